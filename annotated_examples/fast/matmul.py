@@ -48,6 +48,7 @@ from typing import NamedTuple
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from annotated_examples.common.activations import ACTIVATIONS
 from annotated_examples.common.products import Product, contract, opaque, product_gradients
@@ -98,34 +99,35 @@ def store_in_halves(desc, block, start_m, start_n):
 # [[figure: hardware/waves]]
 #
 # In the example C is 6 x 24, in 2 x 2 tiles of 4 x 16, and there are two programs.
+#
+# `WAVES`, `PIECES` and `OVERLAP` are for [the last wave](#the-last-wave), further below. There `gdc_launch_dependents`
+# lets the next launch begin before this one has ended, and `gdc_wait` waits for the end of the one before.
 @triton.jit
 def matmul_descriptor_kernel(
     a_desc,  # of (M, K), or of its transpose (K, M)
     b_desc,  # of (K, N), or of its transpose (N, K)
     c_desc,  # of (M, N)
     z_desc,  # of (M, N)
-    M,
-    N,
-    K,
-    A_TRANSPOSED: tl.constexpr,
-    B_TRANSPOSED: tl.constexpr,
-    NUM_PROGRAMS: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SAVE_Z: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):
+    M, N, K, A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, NUM_PROGRAMS: tl.constexpr, WAVES: tl.constexpr,
+    PIECES: tl.constexpr, OVERLAP: tl.constexpr, ACTIVATION: tl.constexpr, SAVE_Z: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
     num_pid_m = tl.cdiv(M, BLOCK_M)
-    num_pid_n = tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), num_pid_m * num_pid_n, NUM_PROGRAMS, flatten=True):
+    num_pid_n = tl.cdiv(N, PIECES * BLOCK_N)
+    first, last = 0, num_pid_m * num_pid_n
+    if WAVES == "whole":
+        last = last // NUM_PROGRAMS * NUM_PROGRAMS
+    elif WAVES == "last":
+        first = last // NUM_PROGRAMS * NUM_PROGRAMS
+    if OVERLAP:
+        gdc_launch_dependents()
+    for tile in tl.range(first * PIECES + tl.program_id(0), last * PIECES, NUM_PROGRAMS, flatten=True):
         # Program 1 begins with the tile at `pid=1: start_m = 4`, `pid=1: start_n = 0`, and comes to its second, at
         # `pid=1, tile=3: start_m = 4` and `pid=1, tile=3: start_n = 16`. Its last rows and columns lie outside of C. A
         # store through a descriptor stops at the edges automatically.
-        pid_m, pid_n = grouped_order(tile, num_pid_m, num_pid_n, GROUP_M)
+        pid_m, pid_n = grouped_order(tile // PIECES, num_pid_m, num_pid_n, GROUP_M)
         start_m = pid_m * BLOCK_M
-        start_n = pid_n * BLOCK_N
+        start_n = (pid_n * PIECES + tile % PIECES) * BLOCK_N
         # [[tag: MM-Z]]. A tile of `a` may have to be transposed, too. The inputs are 16-bit here, so the sum needs no
         # `multiply_add`.
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
@@ -140,6 +142,8 @@ def matmul_descriptor_kernel(
         store_in_halves(c_desc, ACTIVATION(acc), start_m, start_n)
         if SAVE_Z:
             store_in_halves(z_desc, acc, start_m, start_n)
+    if OVERLAP:
+        gdc_wait()
 
 
 # A descriptor has to know the tile's shape, which depends on the configuration. A `pre_hook` is called with all
@@ -161,7 +165,12 @@ def set_block_shapes(arguments):
 
 
 # What to try. That includes the order of the tiles: groups of 4, 8 or 16 rows. Stages are limited by shared memory, of
-# which a program may have 227 KB: a step along K of 128 x 256 tiles takes 48 KB.
+# which a program may have 227 KB: a step along K of 128 x 256 tiles takes 48 KB. Small tiles take longer steps along K,
+# of 128 or more. Every step has a fixed price, the wait for its copies, and this way there are fewer.
+#
+# The last five are for few rows. Then the product is as fast as B arrives from memory, and what counts is how many
+# bytes are on their way at any time. Tiles of 16 rows leave nearly all of the shared memory to B: at 16 x 8192 x 8192
+# each of 128 programs waits for 128 KB of it at once. Tensor cores could do more than these 16 rows in that time.
 DESCRIPTOR_CONFIGURATIONS = [
     configuration(128, 128, 64, 8, 8, 4, set_block_shapes),
     configuration(128, 256, 64, 8, 8, 3, set_block_shapes),
@@ -172,7 +181,21 @@ DESCRIPTOR_CONFIGURATIONS = [
     configuration(64, 128, 64, 8, 4, 4, set_block_shapes),
     configuration(64, 64, 64, 8, 4, 4, set_block_shapes),
     configuration(64, 64, 128, 8, 4, 3, set_block_shapes),
+    configuration(64, 128, 128, 8, 4, 4, set_block_shapes),
+    configuration(64, 256, 64, 8, 4, 4, set_block_shapes),
+    configuration(64, 64, 256, 8, 4, 3, set_block_shapes),
+    configuration(16, 64, 256, 8, 4, 5, set_block_shapes),
+    configuration(16, 128, 128, 8, 4, 5, set_block_shapes),
+    configuration(16, 128, 256, 8, 4, 3, set_block_shapes),
+    configuration(16, 32, 512, 8, 4, 4, set_block_shapes),
 ]
+
+
+# There is no need to try what can't win: tiles of 16 rows for many rows, or of 128 for few.
+def with_fitting_rows(configurations, arguments, **options):
+    rows = arguments["M"]
+    tallest, lowest = (16, 16) if rows <= 32 else (64, 64) if rows <= 64 else (256, 64)
+    return [c for c in configurations if lowest <= c.kwargs["BLOCK_M"] <= tallest]
 
 
 # ## A search for each order of storage
@@ -186,9 +209,41 @@ DESCRIPTOR_CONFIGURATIONS = [
 # [[bench: matmul_autotuned:backward/2048x2048x2048/backward/cuBLAS.ms]]. The price is three searches for such a step
 # instead of one.
 SIZES = ["M", "N", "K"]
-tuned_descriptor_kernel = device.autotune(DESCRIPTOR_CONFIGURATIONS, key=[*SIZES, "A_TRANSPOSED", "B_TRANSPOSED"])(
-    matmul_descriptor_kernel
-)
+tuned_descriptor_kernel = device.autotune(
+    DESCRIPTOR_CONFIGURATIONS, key=[*SIZES, "A_TRANSPOSED", "B_TRANSPOSED"],
+    prune_configs_by=dict(early_config_prune=with_fitting_rows),
+)(matmul_descriptor_kernel)  # fmt: skip
+
+
+# ## The last wave
+#
+# At 3072 in each direction C has 24 x 12 tiles of 128 x 256. These are two waves of 132 and 24 tiles more, which take
+# as long as a whole wave, because 108 multiprocessors have nothing to do. So the large tiles are used for whole waves
+# only (`WAVES` is "whole"). A second launch of the same kernel computes what is left (`WAVES` is "last"): it cuts each
+# of these tiles into two or four `PIECES`, so that more multiprocessors share the work. In pieces of 128 x 64 the 24
+# tiles are 96. A piece takes more than a quarter of the time of its tile, though, because small tiles use the tensor
+# cores worse, and the second launch has to fill its buffers anew.
+#
+# The pieces don't depend on what the first launch computes. Usually a launch begins when all programs before it have
+# ended. `gdc_launch_dependents` says that the next one may begin as soon as there is room, if it was launched with
+# `launch_pdl` (programmatic dependent launch). So a multiprocessor that is done with its tiles takes a piece at once.
+# At its end each piece waits for the first launch, `gdc_wait`: whatever comes next relies on all of C.
+#
+# Whether it pays was measured on an H200 for 1 to 10 whole waves and 2176 and more terms in each sum. Elsewhere the
+# search decides.
+WHOLE_WAVES = configuration(128, 256, 64, 8, 8, 4)
+PIECES = {2: configuration(128, 128, 64, 8, 4, 4), 4: configuration(128, 64, 128, 8, 4, 4)}
+
+
+def pieces_of_the_last_wave(M, N, K, programs):
+    """Into how many pieces to cut each tile of the last wave: 2 or 4, or 1 if that doesn't pay."""
+    waves, rest = divmod(cdiv(M, 128) * cdiv(N, 256), programs)
+    possible = [pieces for pieces in PIECES if 0 < rest * pieces <= programs]
+    return max(possible, default=1) if 1 <= waves <= 10 and K >= 2048 else 1
+
+
+def options_of(configuration):
+    return dict(configuration.kwargs, num_warps=configuration.num_warps, num_stages=configuration.num_stages)
 
 
 # ## Rows that begin inside a cache line
@@ -223,20 +278,9 @@ def matmul_interleaved_kernel(
     b_desc,  # of (K, N), or of its transpose (N, K)
     c_desc,  # of (PHASES, M // PHASES, N)
     z_desc,  # of (PHASES, M // PHASES, N)
-    M,
-    N,
-    K,
-    stride_am,
-    PHASES: tl.constexpr,
-    LINE: tl.constexpr,
-    B_TRANSPOSED: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SAVE_Z: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):
+    M, N, K, stride_am, PHASES: tl.constexpr, LINE: tl.constexpr, B_TRANSPOSED: tl.constexpr, ACTIVATION: tl.constexpr,
+    SAVE_Z: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
     # The phases alternate from one row of tiles to the next. The example's `a` has 4 rows of 96 numbers, a line and a
     # half each, so there are two phases of two rows.
     num_pid_m = tl.cdiv(M // PHASES, BLOCK_M) * PHASES
@@ -347,11 +391,17 @@ def multiprocessors(device_index):
     return properties.multi_processor_count if properties.major >= 9 else 0
 
 
+@functools.cache
+def can_overlap(device_index):
+    return device.has("gluon", device_index)
+
+
 # ## Which kernel?
 #
 # Descriptors where possible. Does interleaving pay? A product is done when the busiest multiprocessor has computed all
 # of its tiles. Tiles with 192 columns reuse less than wider ones. So they have to give that multiprocessor considerably
-# less to do than tiles with 256, and no more than tiles with 128.
+# less to do than tiles with 256, and no more than tiles with 128. Where all rows begin with a line, there is nothing to
+# interleave, and pieces in the last wave are faster than narrower tiles.
 def interleaving_pays(M, N, phases, programs):
     def columns_of_the_busiest(width, rows):
         return cdiv(rows * cdiv(N, width), programs) * width
@@ -373,17 +423,28 @@ class Plan(NamedTuple):
     grid: object
     numbers: tuple
     options: dict
+    pieces: int = 1
 
 
-def plan_descriptors(a, b, a_order, b_order, programs):
+def plan_descriptors(a, b, a_order, b_order, programs, pieces):
     (M, K), N = a.shape, b.shape[1]
     tile = (16, 16)
+
+    def grid(tiles):
+        count = cdiv(M, tiles["BLOCK_M"]) * cdiv(N, tiles["PIECES"] * tiles["BLOCK_N"])
+        if tiles["WAVES"] == "last":
+            count = count % programs * tiles["PIECES"]
+        return (min(programs, count),)
+
     return Plan(
         matmul_descriptor_kernel, tuned_descriptor_kernel,
         (*described(a, a_order), tile), (*described(b, b_order), tile), ((M, N), (N, 1), tile),
-        lambda tiles: (min(programs, cdiv(M, tiles["BLOCK_M"]) * cdiv(N, tiles["BLOCK_N"])),),
-        (M, N, K),
-        dict(A_TRANSPOSED=a_order == "columns", B_TRANSPOSED=b_order == "columns", NUM_PROGRAMS=programs),
+        grid, (M, N, K),
+        dict(
+            A_TRANSPOSED=a_order == "columns", B_TRANSPOSED=b_order == "columns", NUM_PROGRAMS=programs,
+            WAVES="all", PIECES=1, OVERLAP=False,
+        ),
+        pieces,
     )  # fmt: skip
 
 
@@ -400,28 +461,46 @@ def plan_interleaved(a, b, b_order):
 
 
 @functools.lru_cache(1024)
-def plan(a, b, programs, interleaved):
+def plan(a, b, programs, interleaved, pieces):
     """How to multiply two matrices that are `Stored` like this by descriptors, or None where only pointers will do.
 
-    interleaved: whether to interleave, None to choose.
+    interleaved: whether to interleave, None to choose. pieces: of each tile of the last wave, None to choose.
     """
-    M, N = a.shape[0], b.shape[1]
+    (M, K), N = a.shape, b.shape[1]
     a_order, b_order = storage_order(a), storage_order(b)
     if not (a_order and b_order and programs and N % 8 == 0):
         return None
     if interleaved and not can_interleave(a, a_order):
         raise ValueError("interleaving needs rows of a, as many of them in each phase")
-    if interleaved is None:
-        interleaved = can_interleave(a, a_order) and a.address == 0
-        interleaved = interleaved and interleaving_pays(M, N, row_phases(a), programs)
-    return plan_interleaved(a, b, b_order) if interleaved else plan_descriptors(a, b, a_order, b_order, programs)
+    pieces = pieces or pieces_of_the_last_wave(M, N, K, programs)
+    if interleaved is None and can_interleave(a, a_order) and a.address == 0:
+        phases = row_phases(a)
+        interleaved = (phases > 1 or pieces == 1) and interleaving_pays(M, N, phases, programs)
+    if interleaved:
+        return plan_interleaved(a, b, b_order)
+    return plan_descriptors(a, b, a_order, b_order, programs, pieces)
 
 
-# Passing tile sizes bypasses the search; passing `descriptors` and `interleaved` bypasses the choice of the kernel.
+# One launch or two: what each gets beside the plan's own options. The interpreter runs one launch after the other.
+def launches(pieces, tiles):
+    if pieces == 1:
+        return [tiles]
+    whole, last = options_of(WHOLE_WAVES), options_of(PIECES.get(pieces, WHOLE_WAVES))
+    if tiles:
+        whole, last = tiles, tiles | dict(BLOCK_N=tiles["BLOCK_N"] // pieces)
+    overlap = dict(launch_pdl=True) if not device.INTERPRET else {}
+    return [
+        whole | dict(WAVES="whole", OVERLAP=bool(overlap)),
+        last | dict(WAVES="last", OVERLAP=bool(overlap), PIECES=pieces) | overlap,
+    ]
+
+
+# Passing tile sizes bypasses the search; passing `descriptors`, `interleaved` and `pieces` bypasses the choice of the
+# kernel. The last wave was measured on Hopper only.
 @opaque
 def matmul_forward(
     a, b, activation=None, *, save_z=False, BLOCK_M=None, BLOCK_N=None, BLOCK_K=None, GROUP_M=8, num_warps=4,
-    num_stages=3, NUM_PROGRAMS=None, descriptors=None, interleaved=None,
+    num_stages=3, NUM_PROGRAMS=None, descriptors=None, interleaved=None, pieces=None,
 ):  # fmt: skip
     """The result `c`; with `save_z` the pair `(c, z)`, where `z` is `c` before the activation. Both are contiguous."""
     given, programs, sizes, tuning = BLOCK_M is not None, NUM_PROGRAMS or multiprocessors(a.device.index), {}, {}
@@ -429,24 +508,30 @@ def matmul_forward(
         sizes = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, GROUP_M=GROUP_M)
         tuning = dict(num_warps=num_warps, num_stages=num_stages)
         interleaved = bool(interleaved)
-    planned = None if descriptors is False and not interleaved else plan(stored(a), stored(b), programs, interleaved)
+    if pieces is None and (given or not can_overlap(a.device.index)):
+        pieces = 1
+    planned = None
+    if descriptors is not False or interleaved:
+        planned = plan(stored(a), stored(b), programs, interleaved, pieces)
     if planned is None:
         if descriptors or interleaved:
             raise ValueError("descriptors need 16-bit matrices with 16-byte aligned rows or columns, and a TMA")
         return multiply_by_pointers(a, b, activation, save_z=save_z, **sizes, **tuning)
-    kernel, a_tiles, b_tiles, c_tiles = planned.tuned_kernel, planned.a, planned.b, planned.c
     if given:
         checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
         checks.positive(GROUP_M=GROUP_M, NUM_PROGRAMS=programs)
-        kernel, shapes = planned.kernel, tile_shapes(sizes | planned.options)
-        a_tiles, b_tiles, c_tiles = ((*x[:2], tuple(tile)) for x, tile in zip((a_tiles, b_tiles, c_tiles), shapes))
     c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
     z = torch.empty_like(c) if save_z else None
-    launch(
-        kernel, planned.grid,
-        (Tiles(a, *a_tiles), Tiles(b, *b_tiles), Tiles(c, *c_tiles), Tiles(z, *c_tiles) if save_z else None),
-        planned.numbers, **planned.options, ACTIVATION=ACTIVATIONS[activation], SAVE_Z=save_z, **sizes, **tuning,
-    )  # fmt: skip
+    for tiles in launches(planned.pieces, sizes | tuning):
+        kernel, a_tiles, b_tiles, c_tiles = planned.tuned_kernel, planned.a, planned.b, planned.c
+        if tiles:
+            kernel, shapes = planned.kernel, tile_shapes(planned.options | tiles)
+            a_tiles, b_tiles, c_tiles = ((*x[:2], tuple(tile)) for x, tile in zip((a_tiles, b_tiles, c_tiles), shapes))
+        launch(
+            kernel, planned.grid,
+            (Tiles(a, *a_tiles), Tiles(b, *b_tiles), Tiles(c, *c_tiles), Tiles(z, *c_tiles) if save_z else None),
+            planned.numbers, **planned.options | tiles, ACTIVATION=ACTIVATIONS[activation], SAVE_Z=save_z,
+        )  # fmt: skip
     return (c, z) if save_z else c
 
 
@@ -482,30 +567,29 @@ def matmul(a, b, activation=None):
 # ## Where it falls behind
 #
 # At 2176 in each direction our time is [[bench: matmul_autotuned/2176x2176x2176/forward/ms]] and that of cuBLAS
-# [[bench: matmul_autotuned/2176x2176x2176/forward/cuBLAS.ms]]. C has 17 x 9 tiles of 128 x 256, or 153. 132 of them
-# occupy the whole GPU, and the remaining 21 need another wave. Tiles of 128 x 128 are hardly better: 289 are two waves
-# and 25 tiles. The same happens at every size just above a whole number of waves. With `leaky_relu`, for which the
-# library needs a second kernel, the gap is smaller: [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]]
-# against [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
+# [[bench: matmul_autotuned/2176x2176x2176/forward/cuBLAS.ms]]. C has 17 x 9 tiles of 128 x 256, or 153: one wave and 21
+# tiles. As 84 pieces these still take most of a wave's time. Dividing K instead, as
+# [split-K](../gemlite/gemm_splitK.py) does, would keep the tiles large. It needs memory for the parts and a launch that
+# adds them up. With `leaky_relu`, for which the library needs a second kernel, the gap is smaller:
+# [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/ms]] against
+# [[bench: matmul_autotuned:leaky_relu/2176x2176x2176/forward/cuBLAS + leaky_relu.ms]].
 #
-# Below that there are few tiles. At 1536 C has 144 tiles of 128 x 128, a wave of 132 and twelve more, and takes
-# [[bench: matmul_autotuned/1536x1536x1536/forward/ms]] against
-# [[bench: matmul_autotuned/1536x1536x1536/forward/cuBLAS.ms]]. At 1024 it has 64, so half of the GPU is idle:
-# [[bench: matmul_autotuned/1024x1024x1024/forward/ms]] against
-# [[bench: matmul_autotuned/1024x1024x1024/forward/cuBLAS.ms]]. With smaller tiles, more of the inputs would be read
-# again. Dividing K among several programs, as [split-K](../gemlite/gemm_splitK.py) does, would give the idle half
-# something to do.
+# Below that there are few tiles, and little time to cut them. At 1536 C has 144 tiles of 128 x 128, a wave of 132 and
+# twelve more, and takes [[bench: matmul_autotuned/1536x1536x1536/forward/ms]] against
+# [[bench: matmul_autotuned/1536x1536x1536/forward/cuBLAS.ms]].
 
 
 # ## A run small enough to watch
 #
-# Small whole numbers in float16: with descriptors, whose tiles extend past every edge, then interleaved.
+# Small whole numbers in float16: with descriptors, whose tiles extend past every edge; the last wave in pieces; then
+# interleaved.
 def EXAMPLE():
     a = (torch.arange(6 * 24, device=device.DEVICE) % 5 - 2).view(6, 24).half()
     b = (torch.arange(24 * 24, device=device.DEVICE) % 3 - 1).view(24, 24).half()
     tiles = dict(BLOCK_N=16, BLOCK_K=16, GROUP_M=2, NUM_PROGRAMS=2, descriptors=True)
     c = matmul_forward(a, b, "relu", BLOCK_M=4, **tiles)
     matmul_backward(torch.ones_like(c), a, b, c, "relu", BLOCK_M=8, **tiles)
+    matmul_forward(a, b, BLOCK_M=2, **tiles | dict(BLOCK_N=32, pieces=2))
     a = (torch.arange(4 * 96, device=device.DEVICE) % 5 - 2).view(4, 96).half()
     b = (torch.arange(96 * 24, device=device.DEVICE) % 3 - 1).view(96, 24).half()
     matmul_forward(a, b, interleaved=True, BLOCK_M=2, BLOCK_N=8, BLOCK_K=64, GROUP_M=2)

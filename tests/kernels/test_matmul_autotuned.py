@@ -28,6 +28,9 @@ INTERLEAVED = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=3, interleaved=Tr
 if not device.INTERPRET:
     INTERLEAVED |= dict(BLOCK_M=128, BLOCK_N=64, BLOCK_K=64, GROUP_M=4, num_warps=4, num_stages=4)
 
+#: one whole wave and a rest, which is cut into two pieces for each tile
+IN_PIECES = dict(BLOCK_M=64, BLOCK_N=64, BLOCK_K=16, GROUP_M=2, NUM_PROGRAMS=4, pieces=2)
+
 #: On a GPU the public functions search, which takes seconds for each shape: most tests hand the launchers these.
 FIXED = {
     lesson: dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP_M=3, num_warps=4, num_stages=2),
@@ -64,6 +67,18 @@ def check_descriptors(module):
         for a, b in [(randn(72, 24), randn(24, 40)), (randn(24, 72).T, randn(40, 24).T)]:
             # `.to` keeps a transposed matrix as it is stored
             right(module, tiled(module, **DESCRIBED), dict(a=a.to(FP16), b=b.to(FP16)), "silu")
+    except (InterpreterError, CompilationError) as error:
+        raise AssertionError(str(error)) from error
+
+
+def check_last_wave(module):
+    """What a mutant of the last wave has to get past. Three columns of tiles, of which the last is partly outside."""
+    pieces = dict(**IN_PIECES, descriptors=True)
+    try:
+        for a, b in [(randn(120, 24), randn(24, 168)), (randn(24, 120).T, randn(168, 24).T)]:
+            right(module, tiled(module, **pieces), dict(a=a.to(FP16), b=b.to(FP16)), "silu")
+        a, b = randn(264, 24, dtype=FP16), randn(24, 64, dtype=FP16)
+        right(module, tiled(module, **pieces | dict(pieces=4)), dict(a=a, b=b), "relu")
     except (InterpreterError, CompilationError) as error:
         raise AssertionError(str(error)) from error
 
@@ -117,6 +132,22 @@ DESCRIPTOR_MUTANTS = [
     Mutant("transposed tile not turned back", "a_desc.load([start_k, start_m]).T", "a_desc.load([start_k, start_m])"),
     Mutant("rows that overlap described", "stride_row >= columns and stride_row % 8 == 0", "stride_row % 8 == 0"),
 ]
+LAST_WAVE_MUTANTS = [
+    Mutant("each piece is the first", "pid_n * PIECES + tile % PIECES) * BLOCK_N", "pid_n * PIECES) * BLOCK_N"),
+    Mutant("columns counted in pieces", "tl.cdiv(N, PIECES * BLOCK_N)", "tl.cdiv(N, BLOCK_N)"),
+    Mutant(
+        "the last whole tile left out",
+        "        last = last // NUM_PROGRAMS * NUM_PROGRAMS",
+        "        last = last // NUM_PROGRAMS * NUM_PROGRAMS - 1",
+    ),
+    Mutant(
+        "the rest begins a tile late",
+        "first = last // NUM_PROGRAMS * NUM_PROGRAMS",
+        "first = last // NUM_PROGRAMS * NUM_PROGRAMS + 1",
+    ),
+    Mutant("pieces as wide as tiles", 'dict(BLOCK_N=tiles["BLOCK_N"] // pieces)', "dict()"),
+    Mutant("a program for each tile of the rest", 'count % programs * tiles["PIECES"]', "count % programs"),
+]
 INTERLEAVED_MUTANTS = []
 if device.INTERPRET:
     # Where a copy begins changes no result, and a GPU that is told nonsense about copies may stop for good.
@@ -134,6 +165,7 @@ if device.INTERPRET:
 
 test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check_lesson)
 test_mutant_of_the_descriptors_is_caught = harness.mutant_test(fast, DESCRIPTOR_MUTANTS, check_descriptors)
+test_mutant_of_the_last_wave_is_caught = harness.mutant_test(fast, LAST_WAVE_MUTANTS, check_last_wave)
 test_mutant_of_the_interleaving_is_caught = harness.mutant_test(fast, INTERLEAVED_MUTANTS, check_interleaved)
 
 
@@ -157,7 +189,7 @@ class TestMatmulAutotuned(ProductTests):
         right(module, tiled(module, **{**TILES, "GROUP_M": group}), inputs, activation, randn(50, 24))
 
     def test_check_passes(self, module):
-        for check in (check_descriptors, check_interleaved) if module is fast else (check_lesson,):
+        for check in (check_descriptors, check_last_wave, check_interleaved) if module is fast else (check_lesson,):
             check(module)
 
     @pytest.mark.parametrize("dtype", [torch.float32, FP16], ids=harness.dtype_name)
@@ -216,8 +248,10 @@ def searched(tuner, function):
     return len(tuner.cache) - before
 
 
-def every_configuration_ran(tuner):
-    assert set(tuner.configs_timings) == set(tuner.configs), "not every configuration was timed"
+def every_configuration_ran(tuner, rows=None):
+    """All of them, or those that suit so many rows."""
+    expected = tuner.configs if rows is None else fast.with_fitting_rows(tuner.configs, {"M": rows})
+    assert set(tuner.configs_timings) == set(expected), "not every configuration was timed"
     assert max(times[0] for times in tuner.configs_timings.values()) < float("inf"), "a configuration can't run"
 
 
@@ -227,16 +261,17 @@ def every_configuration_ran(tuner):
     [
         (lesson.matmul, lesson.tuned_matmul_kernel, (519, 77, 201)),
         (fast.matmul, fast.tuned_descriptor_kernel, (521, 776, 200)),
+        (fast.matmul, fast.tuned_descriptor_kernel, (17, 776, 520)),
     ],
-    ids=["lesson", "fast"],
+    ids=["lesson", "fast", "few rows"],
 )
 def test_search_leaves_inputs_and_result_right(function, tuner, shape):
     """The first call for a shape runs the kernel many times: inputs stay, the result is as if it had run once."""
     M, N, K = shape
     inputs = dict(a=randn(M, K, dtype=FP16), b=randn(K, N, dtype=FP16))
     check = functools.partial(right, lesson, function, inputs, "gelu", randn(M, N, dtype=FP16))
-    assert searched(tuner, check) == 3, "a search for each of the three products"
-    every_configuration_ran(tuner)
+    assert searched(tuner, check) == 3 - (M == 17), "a search for each of the three products that descriptors fit"
+    every_configuration_ran(tuner, rows=M if tuner is fast.tuned_descriptor_kernel else None)
     first, second = (function(**inputs, activation="gelu") for _ in range(2))
     assert torch.equal(first, second)
     assert searched(tuner, check) == 0, "searched again for a shape that was known"
@@ -330,6 +365,70 @@ def test_what_no_descriptor_fits():
     for options in (dict(descriptors=True), dict(interleaved=True)):
         with pytest.raises(ValueError, match="descriptors need 16-bit matrices"):
             fast.matmul_forward(randn(16, 16), randn(16, 16), **options)
+
+
+@pytest.mark.parametrize(("rows", "tall"), [(1, {16}), (32, {16}), (33, {64}), (64, {64}), (65, {64, 128, 256})])
+def test_configurations_that_suit_the_rows(rows, tall):
+    kept = fast.with_fitting_rows(fast.DESCRIPTOR_CONFIGURATIONS, {"M": rows})
+    assert {configuration.kwargs["BLOCK_M"] for configuration in kept} == tall
+
+
+# ---------------------------------------------------------------- fast: the last wave
+
+
+@pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
+@pytest.mark.parametrize("activation", [None, "leaky_relu", "gelu"], ids=str)
+def test_last_wave_in_pieces(activation, dtype):
+    """Whole waves and a rest in pieces, tails on every side, every order of storage in the gradients."""
+    a, b = harness.nan_fenced(randn(200, 72, dtype=dtype)), harness.nan_fenced(randn(72, 152, dtype=dtype))
+    tiles = dict(**IN_PIECES, descriptors=True)
+    right(fast, tiled(fast, **tiles), dict(a=a, b=b), activation, randn(200, 152, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("M", "programs", "what"), [(256, 4, "no rest"), (128, 4, "no whole wave"), (192, 1, "one each")]
+)
+def test_waves_without_a_rest_and_rests_without_a_wave(M, programs, what):
+    """The rule asks for neither, and both are right all the same: four, two and three tiles of 64 x 64."""
+    a, b = randn(M, 40, dtype=BF16), randn(40, 64, dtype=BF16)
+    with harness.fenced_allocations():
+        c = fast.matmul_forward(a, b, **IN_PIECES | dict(NUM_PROGRAMS=programs))
+    accuracy.check(what, c, a @ b, a.double() @ b.double())
+
+
+@pytest.mark.parametrize(
+    ("shape", "pieces"),
+    [((n, n, n), 1) for n in (1024, 1920, 2048, 2560, 4096, 8192)]  # no whole wave, or a rest that fills half of one
+    + [((n, n, n), 4) for n in (2176, 2304, 2944, 3072)]
+    + [((n, n, n), 2) for n in (2432, 3200, 3712, 3840)]
+    + [((4096, 11008, 4096), 2), ((3072, 3072, 2040), 1), ((16, 8192, 8192), 1), ((128, 256 * 132 * 11 + 1, 4096), 1)],
+)
+def test_rule_of_pieces(shape, pieces):
+    """With 132 multiprocessors, as it was measured; sums of few terms and many waves have little to gain."""
+    assert fast.pieces_of_the_last_wave(*shape, 132) == pieces
+
+
+def test_pieces_or_interleaving():
+    """Rows that all begin with a line are never interleaved where pieces pay; others are."""
+    for K, kernel, pieces in [(3072, "matmul_descriptor_kernel", 4), (3000, "matmul_interleaved_kernel", 1)]:
+        a = fast.Stored((3000, K), (K, 1), BF16, 0)
+        b = fast.Stored((K, 3000), (3000, 1), BF16, 0)
+        planned = fast.plan(a, b, 132, None, None)
+        assert (planned.kernel.__name__, planned.pieces) == (kernel, pieces)
+        assert fast.plan(a, b, 132, False, 1).pieces == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(2304, 2304, 2304), (3200, 3200, 3200), (2200, 2056, 4096)], ids=str)
+def test_last_wave_of_large_products(shape):
+    """The public function chooses pieces here. The launches overlap: the same bits every time, in both passes."""
+    M, N, K = shape
+    if torch.cuda.get_device_capability() == (9, 0) and fast.multiprocessors(0) == 132:
+        assert fast.pieces_of_the_last_wave(M, N, K, 132) > 1
+    inputs = dict(a=randn(M, K, dtype=BF16), b=randn(K, N, dtype=BF16))
+    right(fast, fast.matmul, inputs, "silu", randn(M, N, dtype=BF16))
+    first = fast.matmul_forward(**inputs, save_z=False)
+    assert all(torch.equal(fast.matmul_forward(**inputs), first) for _ in range(20))
 
 
 # ---------------------------------------------------------------- fast: interleaved

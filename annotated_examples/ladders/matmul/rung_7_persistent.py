@@ -26,6 +26,7 @@ def matmul_forward(a, b):
     programs = multiprocessors(a.device.index)
     matmul_descriptor_kernel[(programs,)](
         *descriptors(a, b, c, **tiles), None, M, N, K, A_TRANSPOSED=False, B_TRANSPOSED=False, NUM_PROGRAMS=programs,
-        ACTIVATION=ACTIVATIONS[None], SAVE_Z=False, **tiles, GROUP_M=8, num_warps=8, num_stages=3,
+        WAVES="all", PIECES=1, OVERLAP=False, ACTIVATION=ACTIVATIONS[None], SAVE_Z=False, **tiles, GROUP_M=8,
+        num_warps=8, num_stages=3,
     )  # fmt: skip
     return c
