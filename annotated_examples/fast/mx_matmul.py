@@ -4,7 +4,7 @@ r"""
 Up to about fifty rows, the time should go into reading the weights: 36 MB of four bits instead of 134 MB of sixteen.
 In [the lesson](../mx/mx_matmul.py) it goes into decoding them. Each weight takes a dozen instructions, decoded numbers
 move from thread to thread on their way to the tensor cores, and with few tiles most of the card is idle. Here a weight
-takes four and a half instructions and stays in the thread that decoded it.
+takes three and a half instructions and stays in the thread that decoded it.
 
 [[eq: MX-product]]
 
@@ -21,11 +21,15 @@ All are times of a CUDA graph.
 eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
 
 **Where it falls behind.** With 64 rows it takes [[bench: mx_matmul/ladder/in order beforehand/64_rows_ms]], and cuBLAS
-[[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. And even with one row it is far from the limit of the memory, 36 MB in
-less than half of that time. What limits it is the work of decoding: of the 582 instructions for 128 weights in each
-thread, 128 multiply by scales, and some 300 are shifts and masks, which an SM does at half the rate of other
-arithmetic. [Packed integers](low_bit/__init__.py) have it easier: their scale stands in front of a sum of 128 products,
-not of 32, and their zero point makes a code a number without any multiplication.
+[[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. With one row it would take [[bench: mx_matmul/ladder/nothing
+decoded/1_row_ms]] if words were multiplied as they are. The rest is decoding: of the 877 instructions for 256 weights
+in each thread, 256 multiply, 257 mask, and 162 move bits. [Packed integers](low_bit/__init__.py) have it easier: their
+scale stands in front of a sum of 128 products, not of 32, and their zero point makes a code a number without any
+multiplication. And a graph with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]] already.
+
+**What was tried.** Multiplying by scale and 2¹²⁶ at once, and doing all of it again in the rare case that a scale is
+larger than 2: with one row it gained nothing, and with 64 rows, compiled by Triton 3.6.0, results differed from call to
+call.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -64,50 +68,70 @@ from annotated_examples.mx.mx_matmul import HALVES, contract, mx_matmul_referenc
 # And a register has 32 bits, room for two. A word holds eight codes. A shift and a mask take two of them at once, one
 # from each half of the word, and the multiplications are done in pairs as well. Four such pairs are **planes**, as
 # [with packed integers](low_bit/descriptors.py): plane `j` has code `j` of each half-word.
+#
+# Sign and number go to different places, so that would be two shifts, two masks and an *or*. But a multiplication by
+# `0x1040`, which is 2⁶ + 2¹², shifts by both and adds. Copies of four bits don't overlap, and one mask drops what is in
+# the way. A multiplication of whole numbers costs no more than a shift, and it is done by other units than masks are.
+# Odd planes begin four bits higher and are shifted four bits less. (In float16 the copies would overlap.)
 @triton.jit
 def two_codes(words, FLOAT16: tl.constexpr):
     # The example's first word holds codes 1 to 8. The first plane is 1 and 5, or 0.5 and 3: their bits side by side are
     # `pid=0: both[0, 0, 0] = 20971584`, which is 5 · 2²² + 1 · 2⁶.
-    shifts = tl.arange(0, 4) * 4
-    codes = words[:, None, :] >> shifts[None, :, None]
+    plane = tl.arange(0, 4)
     if FLOAT16:
+        codes = words[:, None, :] >> (4 * plane)[None, :, None]
         both = ((codes << 9) & 0x0E000E00) | ((codes << 12) & -0x7FFF8000)
     else:
-        both = ((codes << 6) & 0x01C001C0) | ((codes << 12) & -0x7FFF8000)
+        lift = plane % 2 * 4
+        codes = (words[:, None, :] >> (plane // 2 * 8)[None, :, None]) & (0x000F000F << lift)[None, :, None]
+        both = (codes * (0x1040 >> lift)[None, :, None]) & -0x7E3F7E40
     return both
 
 
-# ## 2. Scales, a word of four
+# ## 2. A group in each thread
 #
-# A step of 128 along K has four groups, and their four bytes lie side by side in memory. If K is a multiple of 128, the
-# launcher passes them as words, and there is one load for each row. A byte is moved to where a bfloat16 has its
-# exponent. Byte 0 is below the smallest normal number there, and 255 is NaN, as in [the lesson's](../common/mx.py)
-# `power_of_byte`.
+# A scale has to be loaded, moved to where a bfloat16 has its exponent, and looked at: byte 0 is below the smallest
+# normal number there, and 255 is NaN, as in [the lesson's](../common/mx.py) `power_of_byte`. A thread should do that
+# for few scales, so the words that it holds should be of one group.
 #
-# Why two multiplications, and not one by the product of scale and 2¹²⁶? That would be infinite for scales beyond 2.
+# Of each row of the left factor, four threads hold the numbers. With eight columns on the right, the instruction is one
+# for which Triton gives each thread four words in a row, 32 weights: a group. Hopper's instruction for more columns
+# gives a thread every fourth word. There the words are put in another order first, and so are the columns of `a`. That
+# moves nothing: it only says which word is called what.
 @triton.jit
-def load_four_scales(scale_ptrs, step, groups, n_mask, stride_sk, ALIGNED: tl.constexpr):
-    if ALIGNED:
-        word = tl.load(scale_ptrs + step * stride_sk, mask=n_mask, other=0)
-    else:
-        word = tl.zeros(scale_ptrs.shape, tl.int32)
-        for g in tl.static_range(4):
-            inside = n_mask & (4 * step + g < groups)
-            byte = tl.load(scale_ptrs + (4 * step + g) * stride_sk, mask=inside, other=0)
-            word |= byte.to(tl.int32) << (8 * g)
-    return word
+def in_threads(words, BY_FOURS: tl.constexpr):
+    if BY_FOURS:
+        STEPS: tl.constexpr = words.shape[1] // 16
+        fours = tl.permute(tl.reshape(words, (words.shape[0], STEPS, 4, 4)), (0, 1, 3, 2))
+        words = tl.reshape(fours, (words.shape[0], STEPS * 16))
+    return words
+
+
+# A row's scales, one for each of its words. Only where groups lie side by side, and begin at multiples of four bytes,
+# can the copy unit fetch them in time.
+@triton.jit
+def load_scales(scale_ptrs, group, groups, n_mask, stride_sk, ALIGNED: tl.constexpr):
+    COUNT: tl.constexpr = scale_ptrs.shape[1]
+    mask = n_mask[:, None]
+    if not ALIGNED:
+        mask = mask & (group + tl.arange(0, COUNT) < groups)[None, :]
+    return tl.load(scale_ptrs + group * stride_sk, mask=mask, other=0).to(tl.int32)
 
 
 # What is multiplied pairwise has to be multiplied *before* `tl.join` puts the pairs together. Joined first, the
 # compiler changed the layout between the two and sent each decoded number through shared memory.
+#
+# Why two multiplications, and not one by the product of scale and 2¹²⁶? That would be infinite for scales beyond 2.
 @triton.jit
-def decode(words, scale_words, dtype: tl.constexpr):
+def decode(words, scales, BY_FOURS: tl.constexpr, dtype: tl.constexpr):
+    ROWS: tl.constexpr = words.shape[0]
     WORDS: tl.constexpr = words.shape[1]
-    both = two_codes(words, dtype == tl.float16)
+    both = two_codes(in_threads(words, BY_FOURS), dtype == tl.float16)
     low = both.to(tl.int16).to(dtype, bitcast=True)
     high = (both >> 16).to(tl.int16).to(dtype, bitcast=True)
     # A group of 32 weights is four words. The example's first scale is 4: `pid=0: byte[0, 0] = 129`.
-    byte = (scale_words[:, None] >> (tl.arange(0, WORDS) // 4 * 8)[None, :]) & 255
+    fours = tl.broadcast_to(scales[:, :, None], (ROWS, WORDS // 4, 4))
+    byte = in_threads(tl.reshape(fours, (ROWS, WORDS)), BY_FOURS)
     if dtype == tl.float16:
         # The range of float16 is too small for scales, so this is done in float32, and rounded.
         bits = tl.where(byte == 255, 0x7FC00000, tl.maximum(byte << 23, 0x400000))
@@ -120,26 +144,29 @@ def decode(words, scale_words, dtype: tl.constexpr):
         low = low * 8.507059173023462e37 * scale
         high = high * 8.507059173023462e37 * scale
     # The first weight is 0.5 · 4: `pid=0: low[0, 0, 0] = 2`.
-    return tl.reshape(tl.join(low, high), (words.shape[0], 8 * WORDS))
+    return tl.reshape(tl.join(low, high), (ROWS, 8 * WORDS))
 
 
 # ## 3. Activations in the same order
 #
 # A sum may be added up in any order, so the weights stay in that of their planes, and the columns of `a` follow: those
-# of each 128, first columns 0, 4, 8, …, then 1, 5, 9, … Up to sixteen rows each program does that with its tile. With
-# more, a kernel of its own does it once, and [ends while the next one begins](low_bit/many_rows.py).
+# of a step, first columns 0, 4, 8, …, then 1, 5, 9, … Up to 32 rows each program does that with its tile. With more, a
+# kernel of its own does it once, and [ends while the next one begins](low_bit/many_rows.py).
 @triton.jit
-def in_order_of_planes(a):
+def in_order_of_planes(a, BY_FOURS: tl.constexpr):
     ROWS: tl.constexpr = a.shape[0]
     STEPS: tl.constexpr = a.shape[1] // 128
-    planes = tl.permute(tl.reshape(a, (ROWS, STEPS, 16, 2, 4)), (0, 1, 4, 2, 3))
+    # A column's place: its group of 128, of 32, its word, its half of the word, its plane.
+    places = tl.reshape(a, (ROWS, STEPS, 4, 4, 2, 4))
+    planes = tl.permute(places, (0, 5, 1, 3, 2, 4) if BY_FOURS else (0, 5, 1, 2, 3, 4))
     return tl.reshape(planes, (ROWS, STEPS * 128))
 
 
 @triton.jit
 def plane_order_kernel(
     a_ptr, ordered_ptr,  # (M, K); (M, K rounded up to whole steps), contiguous
-    M, K, WIDTH, stride_am, stride_ak, PDL: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    M, K, WIDTH, stride_am, stride_ak,
+    PDL: tl.constexpr, BY_FOURS: tl.constexpr, STEP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     if PDL:
         gdc_launch_dependents()
@@ -149,42 +176,46 @@ def plane_order_kernel(
     a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
     a = tl.load(a_ptrs, mask=m_mask & (offs_k < K)[None, :], other=0.0)
     ordered_ptrs = ordered_ptr + offs_m[:, None] * WIDTH + offs_k[None, :]
-    tl.store(ordered_ptrs, in_order_of_planes(a), mask=m_mask & (offs_k < WIDTH)[None, :])
+    steps = in_order_of_planes(tl.reshape(a, (BLOCK_M * (BLOCK_K // STEP), STEP)), BY_FOURS)
+    tl.store(ordered_ptrs, tl.reshape(steps, (BLOCK_M, BLOCK_K)), mask=m_mask & (offs_k < WIDTH)[None, :])
 
 
 # ## The kernel
 #
 # The product is transposed: the tensor cores take their left factor from registers, and there the decoded weights are.
 # The copy unit fetches words and activations. The sum is cut along K into parts, since a tile of 128 weights for each
-# program would leave half of the card idle.
+# program would leave half of the card idle. Programs of a tile take turns, step by step: what they read at the same
+# time lies side by side.
 @triton.jit
 def mx_parts_kernel(
     a_desc, words_desc,  # of (M, K); of (N, K // 8), words of eight codes
-    scale_ptr, parts_ptr,  # (N, K // 32), bytes, or (N, K // 128), words; (SPLIT_K, M, N), contiguous
+    scale_ptr, parts_ptr,  # (N, K // 32), bytes; (SPLIT_K, M, N), contiguous
     M, N, K, stride_sn, stride_sk, split_k,
-    ORDERED: tl.constexpr, ALIGNED: tl.constexpr, PDL: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, NUM_STAGES: tl.constexpr,
+    ORDERED: tl.constexpr, BY_FOURS: tl.constexpr, ALIGNED: tl.constexpr, PDL: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr,
 ):  # fmt: skip
     start_n, start_m = tl.program_id(0) * BLOCK_N, tl.program_id(2) * BLOCK_M
     offs_n = start_n.to(tl.int64) + tl.arange(0, BLOCK_N)
     offs_m = start_m.to(tl.int64) + tl.arange(0, BLOCK_M)
     n_mask = offs_n < N
-    # `pid=0: steps = 3` steps in two parts: the second part has those from `pid=(0, 1): first = 1` to `last = 3`.
+    # `pid=0: steps = 3` steps in two parts: the first part has steps 0 and 2, the second one has step 1.
     pid_k = tl.program_id(1)
-    steps = tl.cdiv(K, 128)
-    first, last = pid_k * steps // split_k, (pid_k + 1) * steps // split_k
-    scale_ptrs = scale_ptr + offs_n * stride_sn
+    steps = tl.cdiv(K, BLOCK_K)
+    if ALIGNED:
+        stride_sn = tl.multiple_of(stride_sn, 4)
+    GROUPS: tl.constexpr = BLOCK_K // 32
+    scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + tl.arange(0, GROUPS)[None, :] * stride_sk
     acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
     if PDL and ORDERED:
         gdc_wait()
-    for step in tl.range(first, last, num_stages=NUM_STAGES):
-        words = words_desc.load([start_n, step * 16])
-        a = a_desc.load([start_m, step * 128])
+    for step in tl.range(pid_k, steps, split_k, num_stages=NUM_STAGES):
+        words = words_desc.load([start_n, step * (BLOCK_K // 8)])
+        a = a_desc.load([start_m, step * BLOCK_K])
         if not ORDERED:
-            a = in_order_of_planes(a)
-        scale_words = load_four_scales(scale_ptrs, step, K // 32, n_mask, stride_sk, ALIGNED)
+            a = in_order_of_planes(a, BY_FOURS)
+        scales = load_scales(scale_ptrs, step * GROUPS, K // 32, n_mask, stride_sk, ALIGNED)
         # [[tag: MX-product]]
-        acc = tl.dot(decode(words, scale_words, a_desc.dtype), tl.trans(a), acc)
+        acc = tl.dot(decode(words, scales, BY_FOURS, a_desc.dtype), tl.trans(a), acc)
     if PDL:
         gdc_launch_dependents()
     offsets = pid_k.to(tl.int64) * M * N + offs_m[:, None] * N + offs_n[None, :]
@@ -213,8 +244,9 @@ def add_parts_kernel(
 
 # ## Launchers
 #
-# For each tile's rows, how many programs a multiprocessor holds: there should be one part for each of them.
-RESIDENT = {8: 4, 16: 4, 32: 3, 64: 3}
+# For each tile's rows: how many programs there should be for each multiprocessor. With few rows there is room in it for
+# steps of 256.
+PROGRAMS = {8: 2, 16: 4, 32: 3, 64: 3}
 
 
 @functools.cache
@@ -226,40 +258,42 @@ def launched_early(pdl):
     return dict(launch_pdl=True) if pdl else {}
 
 
-def in_planes(a, pdl):
+def in_planes(a, pdl, by_fours, step):
     """A copy of `a` in the order of planes."""
     (M, K), ROWS, BLOCK_K = a.shape, 16, 512
-    ordered = torch.empty(M, cdiv(K, 128) * 128, dtype=a.dtype, device=a.device)
+    ordered = torch.empty(M, cdiv(K, step) * step, dtype=a.dtype, device=a.device)
     launch(
-        plane_order_kernel, (cdiv(K, BLOCK_K), cdiv(M, ROWS)), (a, ordered), (M, K, ordered.shape[1], *a.stride()),
-        PDL=pdl, BLOCK_M=ROWS, BLOCK_K=BLOCK_K,
+        plane_order_kernel, (cdiv(ordered.shape[1], BLOCK_K), cdiv(M, ROWS)), (a, ordered),
+        (M, K, ordered.shape[1], *a.stride()), PDL=pdl, BY_FOURS=by_fours, STEP=step, BLOCK_M=ROWS, BLOCK_K=BLOCK_K,
     )  # fmt: skip
     return ordered
 
 
 def parts_forward(
-    a, codes, scale, bias, out_dtype, *, split_k=None, ordered=None, BLOCK_M=None, BLOCK_N=128, NUM_STAGES=3
-):
+    a, codes, scale, bias, out_dtype, *,
+    split_k=None, ordered=None, BLOCK_M=None, BLOCK_N=128, BLOCK_K=None, NUM_STAGES=3,
+):  # fmt: skip
     """The product with codes of four bits whose rows a descriptor can describe; best up to 64 rows."""
     (M, K), N, pdl = a.shape, len(codes), not device.INTERPRET
     BLOCK_M = BLOCK_M or min(64, max(8, triton.next_power_of_2(M)))
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
-    programs = RESIDENT.get(BLOCK_M, 3) * multiprocessors(a.device.index)
-    split_k = split_k or max(1, min(programs // (cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)), cdiv(K, 128) // 2))
-    ordered = BLOCK_M > 16 if ordered is None else ordered
-    a = in_planes(a, pdl) if ordered else a if describable(a) else a.contiguous()
+    BLOCK_K = BLOCK_K or (256 if BLOCK_M == 8 and K % 256 == 0 else 128)
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    programs = PROGRAMS.get(BLOCK_M, 3) * multiprocessors(a.device.index)
+    split_k = split_k or max(1, min(programs // (cdiv(N, BLOCK_N) * cdiv(M, BLOCK_M)), cdiv(K, BLOCK_K) // 2))
+    ordered, by_fours = BLOCK_M > 32 if ordered is None else ordered, BLOCK_M > 8
+    a = in_planes(a, pdl, by_fours, BLOCK_K) if ordered else a if describable(a) else a.contiguous()
     words = codes.view(torch.int32)
-    aligned = K % 128 == 0 and scale.stride(1) == 1 and scale.stride(0) % 4 == 0 and scale.data_ptr() % 4 == 0
-    scale = scale.view(torch.int32) if aligned else scale
+    side_by_side = scale.stride(1) == 1 and scale.stride(0) % 4 == 0 and scale.data_ptr() % 4 == 0
     parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
     launch(
         mx_parts_kernel, (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M)),
         (
-            Tiles(a, a.shape, a.stride(), (BLOCK_M, 128)), Tiles(words, words.shape, words.stride(), (BLOCK_N, 16)),
-            scale, parts,
+            Tiles(a, a.shape, a.stride(), (BLOCK_M, BLOCK_K)),
+            Tiles(words, words.shape, words.stride(), (BLOCK_N, BLOCK_K // 8)), scale, parts,
         ),
-        (M, N, K, *scale.stride(), split_k), ORDERED=ordered, ALIGNED=aligned, PDL=pdl,
-        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=NUM_STAGES, **launched_early(pdl and ordered),
+        (M, N, K, *scale.stride(), split_k),
+        ORDERED=ordered, BY_FOURS=by_fours, ALIGNED=side_by_side and K % BLOCK_K == 0, PDL=pdl,
+        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, NUM_STAGES=NUM_STAGES, **launched_early(pdl and ordered),
     )  # fmt: skip
     c = torch.empty(M, N, dtype=out_dtype, device=a.device)
     BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)

@@ -127,27 +127,29 @@ def a_nan_stays_in_its_row(module):
 
 def in_parts(module):
     """The fast version's tiles: several in each direction, parts of different length, both ways to order columns."""
-    for M, N, K in ((7, 40, 416), (20, 33, 384)):
+    for M, N, K, step in ((7, 40, 416, 128), (20, 33, 384, 128), (5, 20, 512, 256)):
         a = torch.randint(-3, 4, (M, K), device=DEVICE).to(BF16)
         q, scale = weights(N, K)
         bias = torch.arange(float(N), device=DEVICE)
         exact = a.double() @ dequantize_mx_reference(q, scale, torch.float32).double().t() + bias
         for precision in (BF16, FP16):
-            for ordered in (False, True):
-                tiles = dict(split_k=3, ordered=ordered, BLOCK_M=8, BLOCK_N=16)
+            for ordered, rows in ((False, 8), (True, 16), (False, 16)):
+                tiles = dict(split_k=3, ordered=ordered, BLOCK_M=rows, BLOCK_N=16, BLOCK_K=step)
                 arguments = a.to(precision), of_bytes(q), of_bytes(scale), bias, torch.float32
-                assert torch.equal(module.parts_forward(*arguments, **tiles).double(), exact), (M, precision, ordered)
+                assert torch.equal(module.parts_forward(*arguments, **tiles).double(), exact), (M, precision, tiles)
         spread = of_bytes(scale).t().contiguous().t()
         assert torch.equal(module.parts_forward(a, of_bytes(q), spread, bias, torch.float32, split_k=2).double(), exact)
 
 
 def every_kernel(module):
-    """Few rows, rows in order beforehand, and more than are worth decoding for each tile."""
-    for M in (1, 17, 64, 65, 130):
-        a, (q, scale) = randn(M, 160, dtype=BF16), weights(24, 160)
-        assert_right(module, a, q, scale, randn(24, dtype=BF16))
-        wide = launched(module, a, q, scale, randn(24), torch.float32)
-        assert wide.dtype == torch.float32 and bool(wide.isfinite().all())
+    """Few rows, rows in order beforehand, and more than are worth decoding for each tile; rows of scales that the copy
+    unit can fetch, and others."""
+    for M in (1, 8, 9, 17, 33, 64, 65, 130):
+        for K in (160, 768):
+            a, (q, scale) = randn(M, K, dtype=BF16), weights(24, K)
+            assert_right(module, a, q, scale, randn(24, dtype=BF16))
+            wide = launched(module, a, q, scale, randn(24), torch.float32)
+            assert wide.dtype == torch.float32 and bool(wide.isfinite().all())
 
 
 CHECKS = [every_format, whole_numbers, bytes_at_their_ends, nothing_behind_the_end, layouts, a_nan_stays_in_its_row]
@@ -186,28 +188,44 @@ MUTANTS = [
 ]
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 OF_FAST = [
-    (in_parts, Mutant("planes of another order", "(0, 1, 4, 2, 3)", "(0, 1, 4, 3, 2)")),
+    (in_parts, Mutant("planes of another order", "(0, 5, 1, 2, 3, 4)", "(0, 5, 1, 2, 4, 3)")),
+    (in_parts, Mutant("threads of another order", "(0, 5, 1, 3, 2, 4)", "(0, 5, 1, 2, 3, 4)", count=1)),
     (in_parts, Mutant("halves exchanged", "tl.join(low, high)", "tl.join(high, low)")),
+    (in_parts, Mutant("the sign of another code", "(codes << 12) & -0x7FFF8000", "(codes << 11) & -0x7FFF8000")),
+    (in_parts, Mutant("the sign one bit lower", "0x1040 >> lift", "0x0840 >> lift")),
+    (in_parts, Mutant("odd planes not lifted", "lift = plane % 2 * 4", "lift = plane % 2 * 0")),
+    (in_parts, Mutant("bits that stay", "& -0x7E3F7E40", "& -0x7E3F7C40")),
     (
         in_parts,
-        Mutant("the sign of another code", "(codes << 12) & -0x7FFF8000", "(codes << 11) & -0x7FFF8000", count=2),
+        Mutant(
+            "scales of another thread",
+            "in_threads(tl.reshape(fours, (ROWS, WORDS)), BY_FOURS)",
+            "tl.reshape(fours, (ROWS, WORDS))",
+        ),
     ),
-    (in_parts, Mutant("a scale for eight words", "tl.arange(0, WORDS) // 4 * 8", "tl.arange(0, WORDS) // 8 * 8")),
-    (in_parts, Mutant("parts that overlap", "(pid_k + 1) * steps // split_k", "((pid_k + 1) * steps + 1) // split_k")),
+    (in_parts, Mutant("parts that overlap", "tl.range(pid_k, steps, split_k,", "tl.range(pid_k, steps, split_k - 1,")),
     (in_parts, Mutant("a part is missing", "(parts < PARTS)[:, None]", "(parts < PARTS - 1)[:, None]")),
     (in_parts, Mutant("bias of the first columns", "bias_ptr + offsets % N", "bias_ptr + offsets % 8")),
-    (in_parts, Mutant("words of the first step", "[start_n, step * 16]", "[start_n, step * 0]")),
+    (in_parts, Mutant("words of the first step", "[start_n, step * (BLOCK_K // 8)]", "[start_n, step * 0]")),
+    (in_parts, Mutant("scales of the first step", "step * GROUPS, K // 32", "step * 0, K // 32")),
     (bytes_at_their_ends, Mutant("byte 0 is zero", "tl.maximum(byte << 7, 0x40)", "(byte << 7)")),
     (
         bytes_at_their_ends,
         Mutant("byte 255 is infinite", "tl.where(byte == 255, 0x7FC0,", "tl.where(byte == 256, 0x7FC0,"),
     ),
-    (nothing_behind_the_end, Mutant("scales behind the end", "n_mask & (4 * step + g < groups)", "n_mask")),
+    (
+        nothing_behind_the_end,
+        Mutant("scales behind the end", "    if not ALIGNED:\n        mask", "    if False:\n        mask"),
+    ),
     (
         nothing_behind_the_end,
         Mutant("columns of the tile", "(offs_m < M)[:, None] & n_mask[None, :])", "(offs_m < M)[:, None])"),
     ),
-    (in_parts, Mutant("stride of a scale", "(4 * step + g) * stride_sk", "(4 * step + g)")),
+    (
+        in_parts,
+        Mutant("stride of a scale", "tl.arange(0, GROUPS)[None, :] * stride_sk", "tl.arange(0, GROUPS)[None, :]"),
+    ),
+    (in_parts, Mutant("stride of a step's scales", "scale_ptrs + group * stride_sk", "scale_ptrs + group")),
     (
         every_kernel,
         Mutant("a step of the order", "(offs_k < K)[None, :], other=0.0)", "(offs_k < K - 32)[None, :], other=0.0)"),

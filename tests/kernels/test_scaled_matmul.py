@@ -60,11 +60,14 @@ def scales(recipe, M, K, N, GROUP=128, columns=False):
     return [powers(shape).contiguous() for shape in shapes[recipe]]
 
 
-def launched(module, a, b, scale_a, scale_b, recipe, bias=None, out_dtype=torch.float32, GROUP=128, **tiles):
+def launched(
+    module, a, b, scale_a, scale_b, recipe, bias=None, out_dtype=torch.float32, GROUP=128, use_fast_accum=False, **tiles
+):  # fmt: skip
     """The launchers with tiles of the test's size."""
+    arguments = a, b, scale_a, scale_b, bias, out_dtype
     if recipe == "block":
-        return module.block_scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, GROUP=GROUP, **TILES | tiles)
-    return module.scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, **TILES | tiles)
+        return module.block_scaled_matmul_forward(*arguments, GROUP=GROUP, **TILES | tiles)
+    return module.scaled_matmul_forward(*arguments, use_fast_accum, **TILES | tiles)
 
 
 def assert_near(out, a, b, scale_a, scale_b, recipe, bias=None, GROUP=128, use_fast_accum=False):
@@ -82,11 +85,14 @@ def assert_near(out, a, b, scale_a, scale_b, recipe, bias=None, GROUP=128, use_f
     accuracy.check(f"{recipe} {tuple(a.shape)} {tuple(b.shape)}", out, theirs, exact, eps=eps_of_sums())
 
 
-def assert_right(module, M, K, N, recipe, formats=(E4M3, E4M3), bias=None, columns=False, GROUP=128, **tiles):
+def assert_right(
+    module, M, K, N, recipe, formats=(E4M3, E4M3), bias=None, columns=False, GROUP=128, use_fast_accum=False, **tiles
+):  # fmt: skip
     a, b = as_codes(M, K, dtype=formats[0]), as_codes(N, K).float().to(formats[1]).t()
     scale_a, scale_b = scales(recipe, M, K, N, GROUP, columns)
-    out = launched(module, a, b, scale_a, scale_b, recipe, bias, GROUP=GROUP, **tiles)
-    assert_near(out, a, b, scale_a, scale_b, recipe, bias, GROUP)
+    options = dict(GROUP=GROUP, use_fast_accum=use_fast_accum)
+    out = launched(module, a, b, scale_a, scale_b, recipe, bias, **options, **tiles)
+    assert_near(out, a, b, scale_a, scale_b, recipe, bias, **options)
 
 
 # ---------------------------------------------------------------- checks, which mutants have to fail
@@ -194,11 +200,15 @@ def extreme_scales(module):
 
 
 def more_rows_than_a_few(module):
-    """Several tiles in each direction for each of the fast version's programs, and a width that no descriptor takes."""
+    """Several tiles in each direction for each of the fast version's programs, and a width that no descriptor takes.
+
+    With fast sums, too: on Hopper those have a kernel of their own, which others use for all sums.
+    """
     for N in (72, 41):
         for recipe in lesson.RECIPES:
             assert_right(module, 100, 200, N, recipe, GROUP=64)
             assert_right(module, 100, 200, N, recipe, bias=randn(N))
+            assert_right(module, 100, 200, N, recipe, bias=randn(N), use_fast_accum=True)
 
 
 def inputs_unchanged(module):
