@@ -88,6 +88,20 @@ def _(module, X):
     return q.float(), scale[None]
 
 
+@case(
+    modules=MODULE, returns=("F8-q", "F8-scale"), values=given_codes, sizes={"G": 1, "n": 301}, dtypes=ALL,
+    forward_only=True,
+)  # fmt: skip
+def one_scale_in_small_blocks(module, X):
+    import torch
+
+    q, scale, _ = module.quantize_tensor_forward(X, torch.float8_e4m3fn, False, BLOCK=16, num_programs=5)
+    return q.float(), scale[None]
+
+
+one_scale_in_small_blocks.pytorch(one_scale.said["pytorch"])
+
+
 @case(modules=MODULE, returns="F8-pow2", values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
 def powers_of_two(module, X):
     return module.quantize_fp8(X, power_of_two=True)[1][:, 0]
@@ -116,6 +130,16 @@ def blocks_there_and_back(module, X):
 
 
 blocks_there_and_back.pytorch(there_and_back.said["pytorch"])
+
+
+@case(modules=MODULE, returns="F8-decode", values=given_codes, sizes=SIZES, dtypes=ALL, forward_only=True)
+def small_tiles_there_and_back(module, X):
+    q, scale = module.quantize_fp8(X)
+    apart = q.t().contiguous().t()  # codes that aren't side by side
+    return module.dequantize_forward(apart, scale, X.dtype, BLOCK_M=2, BLOCK_K=16)
+
+
+small_tiles_there_and_back.pytorch(there_and_back.said["pytorch"])
 
 
 @case(modules=MODULE, returns="F8-amax", sizes={"G": 1, "n": 301}, dtypes=ALL, forward_only=True)

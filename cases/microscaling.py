@@ -14,10 +14,12 @@ FEW = {"M": 5, "N": 9, "G": 3, "n": 32}
 
 
 def whole(X, group=32):
-    """Filled up with zeros to whole groups, which changes neither a scale nor another code."""
+    """Filled up with zeros to whole groups, which changes neither a scale nor another code. Whole ones stay where they
+    are: in memory that is fenced."""
     import torch
 
-    return torch.nn.functional.pad(X, (0, -X.shape[-1] % group))
+    missing = -X.shape[-1] % group
+    return torch.nn.functional.pad(X, (0, missing)) if missing else X
 
 
 def fraction(largest):
@@ -93,6 +95,15 @@ def four_bits(module, X):
 def _(module, X):
     q, scale = module.quantize_mx_reference(whole(X), module.FP4)
     return numbers(q, X), powers(scale)
+
+
+@case(modules=MODULE, returns=("MX-q", "MX-rceil"), values=in_e2m1, sizes=SIZES, dtypes=ALL, forward_only=True)
+def wider_tiles_than_rows(module, X):
+    q, scale = module.quantize_mx_forward(whole(X), module.FP4, "rceil", BLOCK_M=2, BLOCK_K=128)
+    return numbers(q, X), powers(scale)
+
+
+wider_tiles_than_rows.pytorch(four_bits.said["pytorch"])
 
 
 @case(modules=MODULE, returns="MX-floor", values=in_e2m1, sizes=SIZES, dtypes=ALL, forward_only=True)

@@ -47,16 +47,20 @@ def power_of_byte(byte):
 
 
 # A float32 becomes one of sixteen codes: the nearest, ties to the even one, so a number exactly between two goes down
-# at 0.25, up at 0.75, and so on. Counting how many borders it has passed gives the code. What is larger than 6 becomes
-# 6. There is no NaN, so NaN becomes 0. Bit 3 is the sign.
+# at 0.25, up at 0.75, and so on. What is larger than 6 becomes 6. There is no NaN, so NaN becomes 0. Bit 3 is the sign.
+#
+# An addition rounds. In float32, numbers next to 2²² are half a one apart, so of 2²² + 1.75 only a whole number of
+# halves is left, and how many stands in the lowest bits: 4, the even one of 3 and 4. From 2 on codes are twice as far
+# apart, and from 4 on four times. So 2²² is multiplied by the power of two below the number, if that is more than one.
+# The exponent of the sum, less that of 2²², says which power it was, and with each one codes begin two further up.
 @triton.jit
 def to_fp4(v, seed_ptr, index):  # seed: one number, or None
     if seed_ptr is not None:
         v = stochastic(v, tl.load(seed_ptr), index, 1, 0)
     size = tl.abs(v)
-    code = (size > 0.25).to(tl.int32) + (size >= 0.75).to(tl.int32) + (size > 1.25).to(tl.int32)
-    code += (size >= 1.75).to(tl.int32) + (size > 2.5).to(tl.int32)
-    code += (size >= 3.5).to(tl.int32) + (size > 5.0).to(tl.int32)
+    power = tl.maximum(size.to(tl.int32, bitcast=True) & 0x7F800000, 0x3F800000).to(tl.float32, bitcast=True)
+    bits = (size + power * 4194304.0).to(tl.int32, bitcast=True)
+    code = tl.minimum((bits >> 22) - 298 + (bits & 7), 7)
     sign = (v.to(tl.int32, bitcast=True) >> 28) & 8
     return tl.where(v != v, 0, code | sign)
 

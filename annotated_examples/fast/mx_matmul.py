@@ -20,16 +20,19 @@ All are times of a CUDA graph.
 **Contract.** As the lesson's. The parts are added in a fixed order, so the same call gives the same bits. Codes of
 eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
 
-**Where it falls behind.** With 64 rows it takes [[bench: mx_matmul/ladder/in order beforehand/64_rows_ms]], and cuBLAS
-[[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. With one row it would take [[bench: mx_matmul/ladder/nothing
-decoded/1_row_ms]] if words were multiplied as they are. The rest is decoding: of the 877 instructions for 256 weights
-in each thread, 256 multiply, 257 mask, and 162 move bits. [Packed integers](low_bit/__init__.py) have it easier: their
+**Where it falls behind.** With 32 rows it takes [[bench: mx_matmul/ladder/in order in each program/32_rows_ms]] and
+with 64 [[bench: mx_matmul/ladder/in order beforehand/64_rows_ms]]; cuBLAS takes
+[[bench: mx_matmul/ladder/cuBLAS/32_rows_ms]] and [[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. And even with one row
+it is far from the 0.008 ms in which the memory could deliver the weights. A graph with an empty kernel takes
+[[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied as they are, all of it would take
+[[bench: mx_matmul/ladder/nothing decoded/1_row_ms]]. The rest is decoding: of the 876 instructions for 256 weights in
+each thread, 256 multiply, 257 mask, and 162 move bits. [Packed integers](low_bit/__init__.py) have it easier: their
 scale stands in front of a sum of 128 products, not of 32, and their zero point makes a code a number without any
-multiplication. And a graph with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]] already.
+multiplication.
 
-**What was tried.** Multiplying by scale and 2¹²⁶ at once, and doing all of it again in the rare case that a scale is
-larger than 2: with one row it gained nothing, and with 64 rows, compiled by Triton 3.6.0, results differed from call to
-call.
+**What was tried.** Multiplying by scale and 2¹²⁶ at once is right only for scales up to 2, and takes
+[[bench: mx_matmul/ladder/one multiplication/1_row_ms]] with one row. With a second try, for programs that met a larger
+scale, the kernel was as slow as this one, and with 64 rows, as Triton 3.6.0 compiled it, wrong.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -72,7 +75,9 @@ from annotated_examples.mx.mx_matmul import HALVES, contract, mx_matmul_referenc
 # Sign and number go to different places, so that would be two shifts, two masks and an *or*. But a multiplication by
 # `0x1040`, which is 2⁶ + 2¹², shifts by both and adds. Copies of four bits don't overlap, and one mask drops what is in
 # the way. A multiplication of whole numbers costs no more than a shift, and it is done by other units than masks are.
-# Odd planes begin four bits higher and are shifted four bits less. (In float16 the copies would overlap.)
+# Odd planes begin four bits higher and are shifted four bits less. (In float16 the copies would overlap.) With this,
+# and with what follows, one row takes [[bench: mx_matmul/ladder/in order in each program/1_row_ms]] instead of
+# [[bench: mx_matmul/ladder/two shifts for each pair/1_row_ms]].
 @triton.jit
 def two_codes(words, FLOAT16: tl.constexpr):
     # The example's first word holds codes 1 to 8. The first plane is 1 and 5, or 0.5 and 3: their bits side by side are
@@ -308,7 +313,7 @@ def parts_forward(
 # ## Which kernel?
 #
 # From 65 rows on, reading the weights is no longer what counts, and decoding them for each tile of rows is extra work:
-# 256 rows took [[bench: mx_matmul/ladder/in order beforehand/256_rows_ms]] in parts, and cuBLAS takes
+# 256 rows took [[bench: mx_matmul/ladder/two shifts for each pair/256_rows_ms]] in parts, and cuBLAS takes
 # [[bench: mx_matmul/ladder/cuBLAS/256_rows_ms]]. So they are decoded once, to memory, and the library multiplies. It
 # rounds to the dtype of `a`. So for another result, or a bias in float32, it is the lesson's kernel.
 def describable(x):

@@ -21,7 +21,12 @@ each square of **128x128**.
 are read a second time from the cache, and for both kinds of blocks. With one scale for the tensor all of it must have
 been seen before the first element can be rounded, so it is read twice: 5 bytes. *Delayed* scaling takes the scale of an
 earlier step, records the largest magnitude on the way, and is back at 3. There are about ten operations an element, so
-memory is the limit.
+memory is the limit. For 16384 rows of 8192, one scale for each row takes [[bench: quantize/ladder/rows/forward_ms]],
+for every 1x128 [[bench: quantize/ladder/1x128/forward_ms]], and for each square
+[[bench: quantize/ladder/128x128/forward_ms]]; a copy of as many bytes takes
+[[bench: quantize/ladder/a copy of three bytes an element/forward_ms]]. One for the tensor takes
+[[bench: quantize/ladder/tensor/forward_ms]], and a copy
+[[bench: quantize/ladder/a copy of five bytes an element/forward_ms]].
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. All arithmetic is float32, and every step of it is
 defined to the bit: the same codes and scales come out on every device, for every block size. No epsilon is added:
@@ -271,16 +276,20 @@ def dequantize_kernel(
 # ## Launchers
 #
 # A transposed matrix is read where it lies, through its strides; what can't be viewed as a matrix is copied.
-def quantize_rows_forward(x, dtype, power_of_two, seed=None, *, BLOCK_K=1024):
+def quantize_rows_forward(x, dtype, power_of_two, seed=None, *, BLOCK_K=None):
     """`(q, scale)` with a scale for each row, (…, 1)."""
     checks.power_of_two(BLOCK_K=BLOCK_K)
     q = torch.empty(x.shape, dtype=dtype, device=x.device)
     scale = torch.empty((*x.shape[:-1], 1), dtype=torch.float32, device=x.device)
     rows = as_matrix(x)
     M, K = rows.shape
+    BLOCK_K = BLOCK_K or min(4096, max(256, triton.next_power_of_2(K)))
     if M > 0:
         seed = None if seed is None else seed_tensor(seed, x.device)
-        quantize_rows_kernel[(M,)](rows, q, scale, seed, K, *rows.stride(), POWER_OF_TWO=power_of_two, BLOCK_K=BLOCK_K)
+        quantize_rows_kernel[(M,)](
+            rows, q, scale, seed, K, *rows.stride(),
+            POWER_OF_TWO=power_of_two, BLOCK_K=BLOCK_K, num_warps=8 if BLOCK_K >= 2048 else 4,
+        )  # fmt: skip
     return q, scale
 
 
@@ -301,7 +310,7 @@ def quantize_tiles_forward(x, dtype, power_of_two, seed=None, *, each_row, BLOCK
         quantize_tiles_kernel[(blocks_m * blocks_k,)](
             x, q, scale, seed, M, K, *x.stride(), *scale.stride(),
             POWER_OF_TWO=power_of_two, EACH_ROW=each_row, BLOCK_M=BLOCK_M, BLOCK_K=GROUP,
-            num_warps=4 if BLOCK_M * GROUP <= 4096 else 8,
+            num_warps=2 if BLOCK_M * GROUP <= 2048 else 8,
         )  # fmt: skip
     return q, scale
 
@@ -319,10 +328,10 @@ def quantize_tensor_forward(x, dtype, power_of_two, seed=None, *, scale=None, BL
     grid = (min(triton.cdiv(n, BLOCK), num_programs),)
     if not delayed:
         scale = torch.empty((), dtype=torch.float32, device=x.device)
-        amax_kernel[grid](values, amax, n, BLOCK=BLOCK)
+        amax_kernel[grid](values, amax, n, BLOCK=BLOCK, num_warps=8)
     seed = None if seed is None else seed_tensor(seed, x.device)
     quantize_tensor_kernel[grid](
-        values, q, scale, amax, seed, n, POWER_OF_TWO=power_of_two, DELAYED=delayed, BLOCK=BLOCK
+        values, q, scale, amax, seed, n, POWER_OF_TWO=power_of_two, DELAYED=delayed, BLOCK=BLOCK, num_warps=8
     )
     return q, scale, amax
 

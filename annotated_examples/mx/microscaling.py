@@ -20,7 +20,9 @@ and $2^{-9}$, so one float32 for the whole tensor brings them into that range, [
 
 **What it costs.** In bfloat16 two bytes of an element are read. Written are 1.03 bytes in MXFP8 and 0.53 in MXFP4. A
 group lies within a tile, so each element is read once; NVFP4 needs the largest magnitude of the tensor first, and reads
-twice. There are about thirty operations an element, most of them integer ones, and memory is still the limit.
+twice. In eight bits memory is the limit: 16384 rows of 8192 take [[bench: microscaling/ladder/eight bits/forward_ms]],
+a copy of as many bytes [[bench: microscaling/ladder/a copy of as many bytes/forward_ms]]. In four bits it is arithmetic
+with bits, which cards before Blackwell have no instruction for: 26 instructions for each element.
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. Groups lie along the last dimension, whose size must be
 a multiple of the group's. All is defined to the bit, as in `quantize`. A group with a NaN or an infinity has the scale
@@ -286,29 +288,37 @@ def as_bytes(x):
     return x.view(torch.uint8) if x.dtype in (FP4, E8M0) else x
 
 
-def quantize_mx_forward(x, elem_dtype, scaling, seed=None, *, GROUP=32, BLOCK_M=16, BLOCK_K=128):
-    """`(q, scale)`; `q` in bytes for four bits, `scale` in bytes."""
+# Long pieces of a few rows: more of what a program reads lies side by side.
+def tile(K, GROUP, BLOCK_M, BLOCK_K):
     checks.power_of_two(GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K)
+    BLOCK_K = max(BLOCK_K or min(512, triton.next_power_of_2(max(K, 1))), GROUP)
+    return BLOCK_M or 2048 // BLOCK_K, BLOCK_K
+
+
+def quantize_mx_forward(x, elem_dtype, scaling, seed=None, *, GROUP=32, BLOCK_M=None, BLOCK_K=None):
+    """`(q, scale)`; `q` in bytes for four bits, `scale` in bytes."""
     rows, on = as_matrix(x), x.device
-    (M, K), BLOCK_K = rows.shape, max(BLOCK_K, GROUP)
+    M, K = rows.shape
+    BLOCK_M, BLOCK_K = tile(K, GROUP, BLOCK_M, BLOCK_K)
     width, stored = (K // 2, torch.uint8) if elem_dtype == FP4 else (K, elem_dtype)
     q = torch.empty((*x.shape[:-1], width), dtype=stored, device=on)
     scale = torch.empty((*x.shape[:-1], K // GROUP), dtype=torch.uint8, device=on)
     if x.numel() > 0:
         seed = None if seed is None else seed_tensor(seed, on)
         quantize_mx_kernel[(triton.cdiv(M, BLOCK_M) * triton.cdiv(K, BLOCK_K),)](
-            rows, q, scale, seed, M, K, *rows.stride(), SCALING=scaling, GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K
-        )
+            rows, q, scale, seed, M, K, *rows.stride(),
+            SCALING=scaling, GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K, num_warps=2 if elem_dtype == FP4 else 4,
+        )  # fmt: skip
     return q, scale
 
 
 def quantize_nvfp4_forward(
-    x, per_tensor_scale=None, seed=None, *, GROUP=16, BLOCK_M=16, BLOCK_K=128, num_programs=1056
+    x, per_tensor_scale=None, seed=None, *, GROUP=16, BLOCK_M=None, BLOCK_K=None, num_programs=1056
 ):
     """`(q, scale, per_tensor_scale)`; `q` in bytes."""
-    checks.power_of_two(GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K)
     rows, on, amax = as_matrix(x), x.device, None
-    (M, K), BLOCK_K = rows.shape, max(BLOCK_K, GROUP)
+    M, K = rows.shape
+    BLOCK_M, BLOCK_K = tile(K, GROUP, BLOCK_M, BLOCK_K)
     q = torch.empty((*x.shape[:-1], K // 2), dtype=torch.uint8, device=on)
     scale = torch.empty((*x.shape[:-1], K // GROUP), dtype=torch.float8_e4m3fn, device=on)
     if x.numel() == 0:
@@ -316,22 +326,12 @@ def quantize_nvfp4_forward(
     if per_tensor_scale is None:
         per_tensor_scale, amax = torch.empty((), device=on), torch.zeros((), dtype=torch.int32, device=on)
         grid = (min(triton.cdiv(x.numel(), 4096), num_programs),)
-        amax_kernel[grid](x.contiguous(), amax, x.numel(), BLOCK=4096)
+        amax_kernel[grid](x.contiguous(), amax, x.numel(), BLOCK=4096, num_warps=8)
     seed = None if seed is None else seed_tensor(seed, on)
     quantize_nvfp4_kernel[(triton.cdiv(M, BLOCK_M) * triton.cdiv(K, BLOCK_K),)](
-        rows,
-        q,
-        scale,
-        per_tensor_scale,
-        amax,
-        seed,
-        M,
-        K,
-        *rows.stride(),
-        GROUP=GROUP,
-        BLOCK_M=BLOCK_M,
-        BLOCK_K=BLOCK_K,
-    )
+        rows, q, scale, per_tensor_scale, amax, seed, M, K, *rows.stride(),
+        GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K, num_warps=2,
+    )  # fmt: skip
     return q, scale, per_tensor_scale
 
 

@@ -11,7 +11,7 @@ The traps of kernels for MXFP8, MXFP4 and NVFP4, and the check or mutant ("…")
 5. As a maximum of floats, which drops a NaN: `not_a_number_stays_in_its_group`, "infinity in the scale".
 6. Which of two codes is in the low half: `every_way`, "halves swapped", "halves stored the other way".
 7. Shifts of eight bits: "shifted in eight bits". Negative zero: `zeros_and_extremes`, "negative zero".
-8. Every tie of four bits: `all_numbers_near_codes`, and a mutant for each border.
+8. Every tie of four bits: `all_numbers_near_codes`, "ties upwards".
 9. Scales that are read where none is, and where a byte of 255 may lie: `nothing_behind_the_end`.
 10. Groups along the wrong dimension, and strides that are ignored: `layouts`, "stride of a scale",
     "stride of a column".
@@ -481,18 +481,15 @@ HELPERS = [
         zeros_and_extremes,
         Mutant("negative zero", "tl.where(v != v, 0, code | sign)", "tl.where((v != v) | (v == 0), 0, code | sign)"),
     ),
-    *[
-        (all_numbers_near_codes, Mutant(f"the tie at {border}", f"size {one} {border}", f"size {other} {border}"))
-        for border, one, other in (
-            ("0.25", ">", ">="),
-            ("0.75", ">=", ">"),
-            ("1.25", ">", ">="),
-            ("1.75", ">=", ">"),
-            ("2.5", ">", ">="),
-            ("3.5", ">=", ">"),
-            ("5.0", ">", ">="),
-        )
-    ],
+    (all_numbers_near_codes, Mutant("steps of one", "power * 4194304.0", "power * 8388608.0")),
+    (all_numbers_near_codes, Mutant("wider steps from one on", "0x7F800000, 0x3F800000)", "0x7F800000, 0x3F000000)")),
+    (all_numbers_near_codes, Mutant("equal steps from two on", "0x7F800000, 0x3F800000)", "0, 0x3F800000)")),
+    (all_numbers_near_codes, Mutant("one code for each power", "(bits >> 22) - 298", "(bits >> 23) - 149")),
+    (edges_of_scales, Mutant("nothing saturates", "+ (bits & 7), 7)", "+ (bits & 7), 15)")),
+    (
+        all_numbers_near_codes,
+        Mutant("ties upwards", "(size + power * 4194304.0)", "(size * 1.0000001 + power * 4194304.0)"),
+    ),
 ]
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 test_mutant_of_helpers_is_caught = harness.mutant_test(mx, HELPERS, within=lesson)
