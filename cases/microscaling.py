@@ -251,8 +251,9 @@ def in_parts(module, a, b, P, beta):
     import torch
 
     q, scale = (x.view(torch.uint8) for x in coded(b, P))
+    apart = scale.t().contiguous().t()  # scales that aren't side by side
     tiles = dict(split_k=2, BLOCK_M=4, BLOCK_N=16)
-    return module.parts_forward(whole(a).flatten(1), q, scale, beta, a.dtype, **tiles)
+    return module.parts_forward(whole(a).flatten(1), q, apart, beta, a.dtype, **tiles)
 
 
 @case(
@@ -264,7 +265,7 @@ def in_order_beforehand(module, a, b, P, beta):
 
     q, scale = (x.view(torch.uint8) for x in coded(b, P))
     wide = torch.stack([whole(a).flatten(1)] * 2, -1)[..., 0]  # columns that aren't side by side
-    return module.parts_forward(wide, q, scale, beta, a.dtype, split_k=3, ordered=True, BLOCK_M=4, BLOCK_N=16)
+    return module.parts_forward(wide, q, scale, beta, a.dtype, split_k=3, ordered=True, BLOCK_M=16, BLOCK_N=16)
 
 
 @case(

@@ -80,8 +80,8 @@ from annotated_examples.mx.mx_matmul import HALVES, contract, mx_matmul_referenc
 # [[bench: mx_matmul/ladder/two shifts for each pair/1_row_ms]].
 @triton.jit
 def two_codes(words, FLOAT16: tl.constexpr):
-    # The example's first word holds codes 1 to 8. The first plane is 1 and 5, or 0.5 and 3: their bits side by side are
-    # `pid=0: both[0, 0, 0] = 20971584`, which is 5 · 2²² + 1 · 2⁶.
+    # The example's first word holds codes 1 to 8, `pid=0: words[0, 0] = -2023406815`. The first plane is 1 and 5, or
+    # 0.5 and 3: their bits side by side are `pid=0: both[0, 0, 0] = 20971584`, which is 5 · 2²² + 1 · 2⁶.
     plane = tl.arange(0, 4)
     if FLOAT16:
         codes = words[:, None, :] >> (4 * plane)[None, :, None]
@@ -148,7 +148,7 @@ def decode(words, scales, BY_FOURS: tl.constexpr, dtype: tl.constexpr):
         scale = bits.to(tl.int16).to(tl.bfloat16, bitcast=True)[:, None, :]
         low = low * 8.507059173023462e37 * scale
         high = high * 8.507059173023462e37 * scale
-    # The first weight is 0.5 · 4: `pid=0: low[0, 0, 0] = 2`.
+    # The first weights are 0.5 and 3, times 4: `pid=0: low[0, 0, 0] = 2` and `pid=0: high[0, 0, 0] = 12`.
     return tl.reshape(tl.join(low, high), (ROWS, 8 * WORDS))
 
 
@@ -218,6 +218,7 @@ def mx_parts_kernel(
         a = a_desc.load([start_m, step * BLOCK_K])
         if not ORDERED:
             a = in_order_of_planes(a, BY_FOURS)
+        # Columns 0, 4, 8 and 12 come first now, `pid=0, step=0: a[0, :4] = [-3, 3, 2, 1]`.
         scales = load_scales(scale_ptrs, step * GROUPS, K // 32, n_mask, stride_sk, ALIGNED)
         # [[tag: MX-product]]
         acc = tl.dot(decode(words, scales, BY_FOURS, a_desc.dtype), tl.trans(a), acc)

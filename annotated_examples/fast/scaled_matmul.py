@@ -115,7 +115,7 @@ def fast_sums_kernel(
 # added up: divided in two, with shorter steps, it was slower.
 #
 # But a sum over all of K would be long, and the library divides K where there are few columns. So fast sums are
-# promoted, too, if only once in a step: never promoted, the errors of 200 columns were nearly three times the library's.
+# promoted, too, if only once in a step. Never promoted, errors of 200 columns were nearly three times the library's.
 @triton.jit
 def few_rows_kernel(
     a_desc, b_desc,  # of (M, K); of b's transpose, (N, K)

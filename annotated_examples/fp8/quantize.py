@@ -20,13 +20,8 @@ each square of **128x128**.
 **What it costs.** In bfloat16, two bytes of an element are read and one is written: 3 bytes. That is so for rows, which
 are read a second time from the cache, and for both kinds of blocks. With one scale for the tensor all of it must have
 been seen before the first element can be rounded, so it is read twice: 5 bytes. *Delayed* scaling takes the scale of an
-earlier step, records the largest magnitude on the way, and is back at 3. There are about ten operations an element, so
-memory is the limit. For 16384 rows of 8192, one scale for each row takes [[bench: quantize/ladder/rows/forward_ms]],
-for every 1x128 [[bench: quantize/ladder/1x128/forward_ms]], and for each square
-[[bench: quantize/ladder/128x128/forward_ms]]; a copy of as many bytes takes
-[[bench: quantize/ladder/a copy of three bytes an element/forward_ms]]. One for the tensor takes
-[[bench: quantize/ladder/tensor/forward_ms]], and a copy
-[[bench: quantize/ladder/a copy of five bytes an element/forward_ms]].
+earlier step, records the largest magnitude on the way, and is back at 3. Memory is the limit: 16384 rows of 8192, with
+a scale each, take [[bench: quantize/ladder/rows/forward_ms]], a copy [[bench: quantize/ladder/copy/forward_ms]].
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. All arithmetic is float32, and every step of it is
 defined to the bit: the same codes and scales come out on every device, for every block size. No epsilon is added:
@@ -286,10 +281,8 @@ def quantize_rows_forward(x, dtype, power_of_two, seed=None, *, BLOCK_K=None):
     BLOCK_K = BLOCK_K or min(4096, max(256, triton.next_power_of_2(K)))
     if M > 0:
         seed = None if seed is None else seed_tensor(seed, x.device)
-        quantize_rows_kernel[(M,)](
-            rows, q, scale, seed, K, *rows.stride(),
-            POWER_OF_TWO=power_of_two, BLOCK_K=BLOCK_K, num_warps=8 if BLOCK_K >= 2048 else 4,
-        )  # fmt: skip
+        options = dict(POWER_OF_TWO=power_of_two, BLOCK_K=BLOCK_K, num_warps=8 if BLOCK_K >= 2048 else 4)
+        quantize_rows_kernel[(M,)](rows, q, scale, seed, K, *rows.stride(), **options)
     return q, scale
 
 
@@ -330,9 +323,8 @@ def quantize_tensor_forward(x, dtype, power_of_two, seed=None, *, scale=None, BL
         scale = torch.empty((), dtype=torch.float32, device=x.device)
         amax_kernel[grid](values, amax, n, BLOCK=BLOCK, num_warps=8)
     seed = None if seed is None else seed_tensor(seed, x.device)
-    quantize_tensor_kernel[grid](
-        values, q, scale, amax, seed, n, POWER_OF_TWO=power_of_two, DELAYED=delayed, BLOCK=BLOCK, num_warps=8
-    )
+    options = dict(POWER_OF_TWO=power_of_two, DELAYED=delayed, BLOCK=BLOCK, num_warps=8)
+    quantize_tensor_kernel[grid](values, q, scale, amax, seed, n, **options)
     return q, scale, amax
 
 
@@ -347,8 +339,7 @@ def dequantize_forward(q, scale, dtype, *, BLOCK_M=16, BLOCK_K=128, GROUP=128):
     else:
         group, strides = (1 if scale.shape[0] == M else GROUP, GROUP), scale.stride()
     if out.numel() > 0:
-        grid = (triton.cdiv(M, BLOCK_M) * triton.cdiv(K, BLOCK_K),)
-        dequantize_kernel[grid](
+        dequantize_kernel[(triton.cdiv(M, BLOCK_M) * triton.cdiv(K, BLOCK_K),)](
             codes, scale, out, M, K, *codes.stride(), *strides, *group, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K
         )
     return out
