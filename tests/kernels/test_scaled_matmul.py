@@ -356,7 +356,9 @@ OF_FAST = [
     ),
     (
         odd_sizes,
-        Mutant("columns past the end", "m_mask[:, None] & n_mask[None, :])", "m_mask[:, None])"),
+        Mutant(
+            "a column past the end", "m_mask[:, None] & n_mask[None, :])", "m_mask[:, None] & (offs_n <= N)[None, :])"
+        ),
     ),
     (odd_sizes, Mutant("only the last step", "tl.dot(weights, a, acc, max", "tl.dot(weights, a, acc * 0.0, max")),
     (
