@@ -6,15 +6,16 @@ LESSON = "recurrences.causal_conv1d"
 FAST = "fast.causal_conv1d"
 FUNCTION = "causal_conv1d"
 AXES = ("batch", "tokens", "channels")
-TAPS, TILE = 4, 256
+TAPS = 4
 
 
 # Forward reads inputs and writes outputs; the final state is small. Backward reads upstream and inputs and writes a
-# gradient, and the partial sums of the filter's, which are float32. Filter and bias are small. (Without an activation
-# backward doesn't need the bias.)
-def cost(shape, dtype, taps=TAPS, tile=TILE, state=False, silu=True):
+# gradient. Filter and bias are small, and so are their gradients. (Without an activation backward doesn't need the
+# bias.) The lesson leaves these gradients in parts, which are float32, one for each `tile` of tokens.
+def cost(shape, dtype, taps=TAPS, tile=None, state=False, silu=True):
     n, D = torch.Size(shape).numel(), shape[-1]
-    size, states, parts = dtype.itemsize, shape[0] * D * (taps - 1), -(-n // D // tile)
+    size, states = dtype.itemsize, shape[0] * D * (taps - 1)
+    sums = D * (taps + 1) * (4 * -(-n // D // tile) if tile else size)
     return {
         "forward": dict(
             bytes_read=(n + D * (taps + 1) + states * state) * size,
@@ -23,7 +24,7 @@ def cost(shape, dtype, taps=TAPS, tile=TILE, state=False, silu=True):
         ),
         "backward": dict(
             bytes_read=(2 * n + D * (taps + silu) + states * (1 + state)) * size,
-            bytes_written=(n + states * state) * size + 4 * parts * D * (taps + 1),
+            bytes_written=(n + states * state) * size + sums,
             operations=2 * taps * (taps + 2) * n,
         ),
     }
@@ -49,7 +50,7 @@ def fla():
 # The fast version loads the bias whether it needs it or not.
 EXAMPLES = {
     "recurrences.causal_conv1d": cost((1, 5, 2), torch.float32, taps=3, tile=4, state=True, silu=False),
-    "fast.causal_conv1d": cost((1, 5, 2), torch.float32, taps=3, tile=4, state=True),
+    "fast.causal_conv1d": cost((1, 5, 2), torch.float32, taps=3, state=True),
 }
 BENCH = dict(
     shapes=[(8, 4096, 4096), (1, 65536, 8192)],

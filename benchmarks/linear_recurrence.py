@@ -3,7 +3,7 @@
 import torch
 
 LESSON = "recurrences.linear_recurrence"
-FAST = None
+FAST = "fast.linear_recurrence"
 FUNCTION = "linear_recurrence"
 AXES = ("batch", "tokens", "channels")
 
@@ -42,7 +42,7 @@ def fla():
     return lambda a, x: chunk_hgrn(x, a.float().log())[0]
 
 
-EXAMPLES = {"recurrences.linear_recurrence": example_cost((1, 6, 2))}
+EXAMPLES = {name: example_cost((1, 6, 2)) for name in (LESSON, FAST)}
 BENCH = dict(
     shapes=[(8, 4096, 2048), (1, 65536, 2048), (64, 1, 4096)],
     dtypes=[torch.bfloat16],

@@ -10,9 +10,10 @@ the tensor. The formulas are the same: [[tag: CC]] and [[tag: CC-silu]] forward,
 [[bench: causal_conv1d/8x4096x4096/forward/lesson.ms]]; backward takes [[bench: causal_conv1d/8x4096x4096/backward/ms]],
 the lesson [[bench: causal_conv1d/8x4096x4096/backward/lesson.ms]].
 
-**What is missing.** Backward isn't limited by memory but by instructions, about 40 for each element: sixteen are the
-products of the filter, and the SiLU's slope takes most of the others. Sequences of fewer than 16 tokens on average are
-left to the lesson, whose tiles hold rows of several sequences.
+**What is missing.** Backward needs about 30 instructions for each element: twelve are the products of the filter, and
+the SiLU's slope takes nine. So many values are kept in registers that few warps fit on an SM, and memory waits for them
+at times. Sequences of fewer than 16 tokens on average are left to the lesson, whose tiles hold rows of several
+sequences.
 
 **Contract.** The lesson's. One token at a time is the lesson's `causal_conv1d_step_`.
 """
@@ -29,8 +30,11 @@ from academy.launch import cdiv, launch
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from annotated_examples.common.chunks import chunk_at, cut
+from annotated_examples.common.constants import LOG2E
+from annotated_examples.common.norms import add_partial_sums
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.sequences import new_rows, strided_rows
 from annotated_examples.recurrences import causal_conv1d as lesson
@@ -68,7 +72,7 @@ def inputs_before(x_tensor, state_ptr, b, start, begin, length, offs_d, D, W: tl
         if state_ptr is not None:
             column = state_ptr + (b * D + offs_d) * (W - 1) + (t + W - 1)
             x = tl.where(t < 0, tl.load(column, mask=mask_d & (t < 0), other=0.0), x)
-        seen = seen + (x,)
+        seen = seen + (x.to(tl.float32),)
     return seen
 
 
@@ -84,13 +88,30 @@ def load_filter(weight_ptr, bias_ptr, offs_d, D, W: tl.constexpr):
     return weights, bias
 
 
+# Tokens are made float32 when they arrive, once, and not anew for every output that sees them.
+@triton.jit
+def widened(rows, ROWS: tl.constexpr):
+    wide = ()
+    for u in tl.static_range(ROWS):
+        wide = wide + (rows[u].to(tl.float32),)
+    return wide
+
+
 # [[tag: CC]]: row `u` of the window and the $W - 1$ after it, the oldest first.
 @triton.jit
 def taps(window, u: tl.constexpr, weights, bias, W: tl.constexpr):
     z = bias
     for j in tl.static_range(W):
-        z += weights[j] * window[u + j].to(tl.float32)
+        z += weights[j] * window[u + j]
     return z
+
+
+# The sigmoid, $1 / (1 + e^{-z})$. The card has no instruction for a quotient: a division that is right for every
+# number takes about six. It has one for a reciprocal, which may be wrong in the last bit, and `fast_dividef` uses that.
+# And where `tl.exp` takes care of results that are too small for an ordinary float32, `tl.exp2` makes them 0.
+@triton.jit
+def sigmoid(z):
+    return libdevice.fast_dividef(1.0, 1 + tl.exp2(z * -LOG2E))
 
 
 # Pointers to one row of a block of channels; and the next rows from there, `left` of which exist.
@@ -134,7 +155,7 @@ def causal_conv1d_forward_kernel(
     y_ptrs, step_y = row_pointers(y_tensor, b, start + begin, offs_d)
     coming = load_rows(x_ptrs, step_x, end - begin, mask_d, ROWS)
     for t in range(begin, end, ROWS):
-        window = seen + coming
+        window = seen + widened(coming, ROWS)
         x_ptrs += ROWS * step_x
         coming = load_rows(x_ptrs, step_x, end - t - ROWS, mask_d, ROWS)
         # Two rows after what was seen before: 8 · 1 + 9 · 10 + 1 · 100 is the first of `pid=0, t=0, u=0: z = [198, 1]`.
@@ -142,7 +163,7 @@ def causal_conv1d_forward_kernel(
         # `pid=0, t=2, u=0: z[0] = 321`.
         for u in tl.static_range(ROWS):
             z = taps(window, u, weights, bias, W)
-            y = z * tl.sigmoid(z) if SILU else z
+            y = z * sigmoid(z) if SILU else z
             tl.store(y_ptrs + u * step_y, y, mask=mask_d & (t + u < end))
         y_ptrs += ROWS * step_y
         seen = window[ROWS:]
@@ -163,8 +184,8 @@ def slope(window, u: tl.constexpr, dy, weights, bias, SILU: tl.constexpr, W: tl.
     dz = dy.to(tl.float32)
     if SILU:
         z = taps(window, u, weights, bias, W)
-        sigmoid = tl.sigmoid(z)
-        dz = dz * sigmoid * (1 + z * (1 - sigmoid))
+        share = sigmoid(z)
+        dz = dz * share * (1 + z * (1 - share))
     return dz
 
 
@@ -178,10 +199,18 @@ def gradient(dzs, weights, W: tl.constexpr):
 
 
 # The filter's gradient, [[tag: CC-dw]], is a sum for each thread's own channels: it stays in registers for the whole
-# chunk, and no sum passes between threads. Each chunk stores its part, and PyTorch adds up the parts: no atomics.
-#
+# chunk, and no sum passes between threads. Each chunk stores its part, and the parts are added up afterwards: no
+# atomics.
+@triton.jit
+def more(dweights, dz, window, u: tl.constexpr, counted, W: tl.constexpr):
+    sums = ()
+    for j in tl.static_range(W):
+        sums = sums + (dweights[j] + tl.where(counted, dz * window[u + j], 0.0),)
+    return sums
+
+
 # There are two loops. Whole groups of `ROWS` rows in the chunk need no question whether a row exists. What is left, and
-# the tokens past the chunk, come one at a time.
+# the tokens past the chunk, come $W - 1$ at a time: mostly that is all of them.
 @triton.jit
 def causal_conv1d_backward_kernel(
     dy_tensor, dfinal_ptr, x_tensor, state_ptr, weight_ptr, bias_ptr, dx_tensor,  # as forward; dfinal as the state
@@ -208,7 +237,7 @@ def causal_conv1d_backward_kernel(
     coming = load_rows(x_ptrs, step_x, whole - begin, mask_d, ROWS)
     coming_dy = load_rows(dy_ptrs, step_dy, whole - begin, mask_d, ROWS)
     for t in range(begin, whole, ROWS):
-        window, dys = seen + coming, coming_dy
+        window, dys = seen + widened(coming, ROWS), coming_dy
         x_ptrs += ROWS * step_x
         dy_ptrs += ROWS * step_dy
         coming = load_rows(x_ptrs, step_x, whole - t - ROWS, mask_d, ROWS)
@@ -218,10 +247,7 @@ def causal_conv1d_backward_kernel(
         for u in tl.static_range(ROWS):
             dz = slope(window, u, dys[u], weights, bias, SILU, W)
             dbias += dz
-            sums = ()
-            for j in tl.static_range(W):
-                sums = sums + (dweights[j] + dz * window[u + j].to(tl.float32),)
-            dweights = sums
+            dweights = more(dweights, dz, window, u, True, W)
             dzs = dzs + (dz,)
             tl.store(dx_ptrs + u * step_dx, gradient(dzs, weights, W), mask=mask_d & (t + u - begin >= W - 1))
             dzs = dzs[1:]
@@ -229,28 +255,29 @@ def causal_conv1d_backward_kernel(
         seen = window[ROWS:]
     # Past the end of the sequence there are no outputs, whatever the sum may be there. Past the chunk there are, but
     # they are the next program's when it comes to the filter. An infinity times 0 would be NaN: `tl.where`.
-    for t in range(whole, end + W - 1):
-        window = seen + load_rows(x_ptrs, step_x, length - t, mask_d, 1)
-        dz = slope(window, 0, tl.load(dy_ptrs, mask=mask_d & (t < length), other=0.0), weights, bias, SILU, W)
-        dz = tl.where(t < length, dz, 0.0)
-        dbias += tl.where(t < end, dz, 0.0)
-        sums = ()
-        for j in tl.static_range(W):
-            sums = sums + (dweights[j] + tl.where(t < end, dz * window[j].to(tl.float32), 0.0),)
-        dweights = sums
-        dzs = dzs + (dz,)
-        # Token 4 was seen by itself, through the last tap, and tokens 3 and 2 by it through the others:
-        # `pid=0, t=4: dx[0] = 10` is the gradient of token 3, `pid=0, t=5: dx[0] = 100` that of token 4 itself.
-        dx = gradient(dzs, weights, W)
-        # The last inputs are in the final state, too.
-        if dfinal_ptr is not None:
-            column = dfinal_ptr + (b.to(tl.int64) * D + offs_d) * (W - 1) + (t - length)
-            dx += tl.load(column, mask=mask_d & (t >= length), other=0.0).to(tl.float32)
-        tl.store(dx_ptrs, dx, mask=mask_d & (t - begin >= W - 1))
-        x_ptrs += step_x
-        dy_ptrs += step_dy
-        dx_ptrs += step_dx
-        dzs, seen = dzs[1:], window[1:]
+    for t in range(whole, end + W - 1, W - 1):
+        window = seen + widened(load_rows(x_ptrs, step_x, length - t, mask_d, W - 1), W - 1)
+        dys = load_rows(dy_ptrs, step_dy, length - t, mask_d, W - 1)
+        for u in tl.static_range(W - 1):
+            row = t + u
+            dz = tl.where(row < length, slope(window, u, dys[u], weights, bias, SILU, W), 0.0)
+            dbias += tl.where(row < end, dz, 0.0)
+            dweights = more(dweights, dz, window, u, row < end, W)
+            dzs = dzs + (dz,)
+            # Token 4 was seen by itself, through the last tap, and tokens 3 and 2 by it through the others:
+            # `pid=0, t=4, u=0: dx[0] = 10` is the gradient of token 3, `pid=0, t=4, u=1: dx[0] = 100` that of token 4.
+            dx = gradient(dzs, weights, W)
+            # The last inputs are in the final state, too.
+            past = row - length
+            if dfinal_ptr is not None:
+                column = dfinal_ptr + (b.to(tl.int64) * D + offs_d) * (W - 1) + past
+                dx += tl.load(column, mask=mask_d & (past >= 0) & (past < W - 1), other=0.0).to(tl.float32)
+            tl.store(dx_ptrs + u * step_dx, dx, mask=mask_d & (row - begin >= W - 1) & (row < end + W - 1))
+            dzs = dzs[1:]
+        x_ptrs += (W - 1) * step_x
+        dy_ptrs += (W - 1) * step_dy
+        dx_ptrs += (W - 1) * step_dx
+        seen = window[W - 1 :]
     part = (chunk.to(tl.int64) * D + offs_d) * W
     for j in tl.static_range(W):
         tl.store(partial_dweight_ptr + part + j, dweights[j], mask=mask_d)
@@ -259,14 +286,20 @@ def causal_conv1d_backward_kernel(
 
 # ## Launchers
 #
-# Chunks of 64 tokens forward, of 256 backward, where each has to store a part of the filter's gradient. One warp has
-# 128 channels forward, four in each thread, and half as many backward, where more has to be kept. These were the
-# fastest of ten on an H200. The final state and the gradient of the first one are small, and the lesson's kernels make
-# them.
+# Chunks of 64 tokens forward. Backward each chunk stores a part of the filter's gradient, and computes $W - 1$ slopes
+# that the next one computes as well: there a chunk has up to 512 tokens, if that leaves 2048 programs. One warp has 128
+# channels, four in each thread. The final state and the gradient of the first one are small, and the lesson's kernels
+# make them.
 def few_tokens(x, cu_seqlens):
     """Whether the sequences have fewer than 16 tokens on average, or there are none."""
     batch = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
     return batch == 0 or 16 * batch > x.shape[:-1].numel()
+
+
+def length_of(x, BLOCK_D):
+    """Tokens of a chunk in backward, a power of two from 64 to 512."""
+    tokens = x.shape[:-1].numel() * cdiv(x.shape[-1], BLOCK_D) // 2048
+    return 2 ** (min(max(tokens, 64), 512).bit_length() - 1)
 
 
 def chunks_of(x, cu_seqlens, LENGTH):
@@ -310,13 +343,17 @@ def causal_conv1d_forward(
     empty_backward,
 )
 def causal_conv1d_backward(
-    dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu, LENGTH=None, ROWS=4, BLOCK_D=64, num_warps=1
+    dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu, LENGTH=None, ROWS=8, BLOCK_D=128, num_warps=1
 ):  # fmt: skip
-    """`(dx, dweight, dbias, dstate)`; the last is not filled without an initial state. Sizes: as in forward."""
+    """`(dx, dweight, dbias, dstate)`; the last is not filled without an initial state.
+
+    Sizes: as in forward, but a LENGTH of None depends on the shape.
+    """
     checks.power_of_two(LENGTH=LENGTH, ROWS=ROWS, BLOCK_D=BLOCK_D, num_warps=num_warps)
     if LENGTH is None and few_tokens(x, cu_seqlens):
         return lesson.causal_conv1d_backward(dy, dfinal, x, weight, bias, initial_state, cu_seqlens, silu=silu)
-    (D, W), (chunks, sequences), dtype = weight.shape, chunks_of(x, cu_seqlens, LENGTH or 256), x.dtype
+    LENGTH = LENGTH or length_of(x, BLOCK_D)
+    (D, W), (chunks, sequences), dtype = weight.shape, chunks_of(x, cu_seqlens, LENGTH), x.dtype
     dx, dstate = new_rows(x, cu_seqlens), torch.empty(dfinal.shape, dtype=dtype, device=x.device)
     state, weight, bias = (each if each is None else each.contiguous() for each in (initial_state, weight, bias))
     tensors = strided_rows(dy, cu_seqlens), dfinal.contiguous(), strided_rows(x, cu_seqlens), state, weight, bias
@@ -325,12 +362,15 @@ def causal_conv1d_backward(
         launch(
             causal_conv1d_backward_kernel, (chunks.count * cdiv(D, BLOCK_D),),
             (*tensors, strided_rows(dx, cu_seqlens), dweight, dbias, chunks.sequences),
-            (D,), SILU=silu, W=W, LENGTH=LENGTH or 256, ROWS=ROWS, BLOCK_D=BLOCK_D, num_warps=num_warps,
+            (D,), SILU=silu, W=W, LENGTH=LENGTH, ROWS=ROWS, BLOCK_D=BLOCK_D, num_warps=num_warps,
         )  # fmt: skip
         if state is not None:
             grid = (chunks.batch * cdiv(D, 32),)
             launch(state_gradient_kernel, grid, (*tensors, dstate, sequences), (D,), SILU=silu, W=W, BLOCK_D=32)
-    return dx, dweight.sum(0).to(dtype), dbias.sum(0).to(dtype), dstate
+    sums = torch.empty(weight.shape, dtype=dtype, device=x.device), torch.empty(D, dtype=dtype, device=x.device)
+    add_partial_sums(dweight.flatten(1), None, sums[0], None)
+    add_partial_sums(dbias, None, sums[1], None)
+    return dx, *sums, dstate
 
 
 LAUNCHERS = causal_conv1d_forward, causal_conv1d_backward

@@ -212,19 +212,19 @@ def linear_recurrence_backward_kernel(
 #
 # 64 tokens of 32 channels are 16 numbers a thread. The final state is always written, and handed out on request.
 # `torch.compile` can't look into a launch whose arguments are tuples; `opaque` tells it what comes out.
-def _empty_forward(a, x, initial_state, cu_seqlens):
+def empty_forward(a, x, initial_state, cu_seqlens):
     sequences = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
     return torch.empty(x.shape, dtype=x.dtype, device=x.device), x.new_empty(
         sequences, x.shape[-1], dtype=torch.float32
     )
 
 
-def _empty_backward(dh, dfinal, a, h, initial_state, cu_seqlens):
+def empty_backward(dh, dfinal, a, h, initial_state, cu_seqlens):
     new = lambda like: torch.empty(like.shape, dtype=like.dtype, device=like.device)  # noqa: E731
     return new(h), new(a), new(dfinal)
 
 
-@opaque("(Tensor a, Tensor x, Tensor? initial_state, Tensor? cu_seqlens) -> (Tensor, Tensor)", _empty_forward)
+@opaque("(Tensor a, Tensor x, Tensor? initial_state, Tensor? cu_seqlens) -> (Tensor, Tensor)", empty_forward)
 def linear_recurrence_forward(a, x, initial_state=None, cu_seqlens=None, *, BLOCK_T=64, BLOCK_D=32, num_warps=2):
     """`(h, final)`: all states in the dtype of x, and the last of each sequence in float32.
 
@@ -233,7 +233,7 @@ def linear_recurrence_forward(a, x, initial_state=None, cu_seqlens=None, *, BLOC
     """
     checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, num_warps=num_warps)
     T, D = x.shape[-2:]
-    h, final = new_rows(x, cu_seqlens), _empty_forward(a, x, initial_state, cu_seqlens)[1]
+    h, final = new_rows(x, cu_seqlens), empty_forward(a, x, initial_state, cu_seqlens)[1]
     initial = None if initial_state is None else initial_state.contiguous()
     if final.numel() > 0:
         linear_recurrence_forward_kernel[(final.shape[0] * triton.cdiv(D, BLOCK_D),)](
@@ -246,7 +246,7 @@ def linear_recurrence_forward(a, x, initial_state=None, cu_seqlens=None, *, BLOC
 @opaque(
     "(Tensor dh, Tensor dfinal, Tensor a, Tensor h, Tensor? initial_state, Tensor? cu_seqlens) "
     "-> (Tensor, Tensor, Tensor)",
-    _empty_backward,
+    empty_backward,
 )
 def linear_recurrence_backward(
     dh, dfinal, a, h, initial_state=None, cu_seqlens=None, *, BLOCK_T=64, BLOCK_D=32, num_warps=2
@@ -285,21 +285,25 @@ def contract(a, x, initial_state, return_final_state, cu_seqlens=None, packed=Fa
 # Saved are the gates and the states as they were rounded; `x` isn't needed.
 class LinearRecurrence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, a, x, initial_state, cu_seqlens):
-        h, final = linear_recurrence_forward(a, x, initial_state, cu_seqlens)
+    def forward(ctx, a, x, initial_state, cu_seqlens, launch_forward, launch_backward):
+        h, final = launch_forward(a, x, initial_state, cu_seqlens)
         ctx.save_for_backward(a, h, initial_state, cu_seqlens)
+        ctx.launch_backward = launch_backward
         return h, final
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dh, dfinal):
-        dx, da, dinitial = linear_recurrence_backward(dh, dfinal, *ctx.saved_tensors)
-        return da, dx, dinitial if ctx.needs_input_grad[2] else None, None
+        dx, da, dinitial = ctx.launch_backward(dh, dfinal, *ctx.saved_tensors)
+        return da, dx, dinitial if ctx.needs_input_grad[2] else None, None, None, None
 
 
-def _call(a, x, initial_state, return_final_state, cu_seqlens=None):
-    launch = LinearRecurrence.apply if autograd.needs_frame(a, x, initial_state) else linear_recurrence_forward
-    h, final = launch(a, x, initial_state, cu_seqlens)
+def call(a, x, initial_state, return_final_state, cu_seqlens=None, launchers=None):
+    launchers = launchers or (linear_recurrence_forward, linear_recurrence_backward)
+    if autograd.needs_frame(a, x, initial_state):
+        h, final = LinearRecurrence.apply(a, x, initial_state, cu_seqlens, *launchers)
+    else:
+        h, final = launchers[0](a, x, initial_state, cu_seqlens)
     return (h, final) if return_final_state else h
 
 
@@ -323,7 +327,7 @@ def linear_recurrence(a, x, initial_state=None, *, return_final_state=False):
     Source: Martin and Cundy, "Parallelizing Linear Recurrent Neural Nets Over Sequence Length" (2018).
     """
     contract(a, x, initial_state, return_final_state)
-    return _call(a, x, initial_state, return_final_state)
+    return call(a, x, initial_state, return_final_state)
 
 
 def linear_recurrence_varlen(a, x, cu_seqlens, initial_state=None, *, return_final_state=False):
@@ -345,7 +349,7 @@ def linear_recurrence_varlen(a, x, cu_seqlens, initial_state=None, *, return_fin
     Source: as `linear_recurrence`.
     """
     contract(a, x, initial_state, return_final_state, cu_seqlens, packed=True)
-    return _call(a, x, initial_state, return_final_state, cu_seqlens.contiguous())
+    return call(a, x, initial_state, return_final_state, cu_seqlens.contiguous())
 
 
 # ## A run small enough to watch

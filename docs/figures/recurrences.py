@@ -108,6 +108,51 @@ def impulse():
 
 
 @picture
+def two_walks():
+    """Three stretches of four tokens; the states are the kernel's."""
+    import torch
+
+    from annotated_examples.fast.linear_recurrence import linear_recurrence_forward
+
+    rows, gate, before, x = 4, 0.5, 16.0, [8, 0, 4, 0, 0, 0, 8, 0, 16, 0, 0, 4]
+    given = torch.tensor(x).float()[None, :, None]
+    size = dict(ROWS=rows, STRETCHES=4, BLOCK_D=1, num_warps=1)
+    a, first = torch.full_like(given, gate), torch.tensor([[before]])
+    h = linear_recurrence_forward(a, given, first, **size)[0].flatten().tolist()
+    pieces = [slice(k, k + rows) for k in range(0, len(x), rows)]
+    added = [linear_recurrence_forward(a[:, piece], given[:, piece], 0 * first, **size)[1].item() for piece in pieces]
+    starts = [before, *h[rows - 1 : -1 : rows]]
+    panel, width = Panel(246, f"Gates of {gate}, twelve tokens, three threads"), 29
+    for y, words, row in ((44, "what is added", x), (210, "second walk: the states", h)):
+        panel.text(0, y - 6, words, "small")
+        panel.cells(
+            0,
+            y,
+            1,
+            len(x),
+            (width, 28),
+            lambda r, c: "ab"[c // rows % 2],
+            lambda r, c, row=row: f"{row[c]:.3g}",
+        )
+    panel.text(0, 94, "first walk: what a stretch does to a state h", "small")
+    panel.text(0, 152, "scan of stretches: the state before each", "small")
+    for k, (plus, start) in enumerate(zip(added, starts)):
+        left, wide = width * rows * k, width * rows - 4
+        panel.box(left, 102, wide, 28, "ab"[k % 2], f"h/{round(gate**-rows)} + {plus:.3g}")
+        panel.box(left, 160, 52, 24, "strong", f"{start:.4g}")
+        if k:
+            panel.arrow(left - wide / 2, 132, left + 26, 158)
+    return Picture(
+        "Each thread has a stretch of four tokens. The first walk finds what the stretch does to any state, the scan is of "
+        "stretches only, and the second walk gives the states.",
+        f"Twelve tokens in three stretches of {rows}, with gates of {gate}. A stretch leaves 1/{round(gate**-rows)} of the state "
+        f"and adds {', '.join(f'{plus:.3g}' for plus in added)}. So the states before the stretches are "
+        f"{', '.join(f'{start:.4g}' for start in starts)}, and the last state of all is {h[-1]:.3g}.",
+        [panel],
+    )
+
+
+@picture
 def taps():
     """What each output of two packed sequences sees."""
     W, lengths, size, left = 4, (5, 3), 27, 6

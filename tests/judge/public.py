@@ -445,6 +445,16 @@ PUBLIC = [
         "fast.causal_conv1d", "causal_conv1d_varlen",
         "recurrences.causal_conv1d.causal_conv1d_varlen_reference", packed_filter,
     ),
+    Public(
+        "fast.linear_recurrence", "linear_recurrence", "recurrences.linear_recurrence.linear_recurrence_reference",
+        {"a": "batch tokens width", "x": "batch tokens width"},
+        wrap=lambda recurrence: lambda a, x: recurrence(a.sin(), x),
+    ),
+    Public(
+        "fast.linear_recurrence", "linear_recurrence_varlen",
+        "recurrences.linear_recurrence.linear_recurrence_varlen_reference", packed_gates,
+        wrap=lambda recurrence: lambda a, x, cu_seqlens: recurrence(a.sin(), x, cu_seqlens),
+    ),
 ]  # fmt: skip
 
 

@@ -178,6 +178,13 @@ def packed_gates_and_values() -> dict:
     return rows | dict(cu_seqlens=ends, initial_state=randn(2, 40))
 
 
+def packed_and_long_gates() -> dict:
+    """Sequences of 16 tokens and more, as the fast version wants them."""
+    ends = torch.tensor([0, 24, 40], dtype=torch.int32, device=DEVICE)
+    rows = dict(a=randn(40, 40, dtype=BF16).sigmoid(), x=randn(40, 40, dtype=BF16))
+    return rows | dict(cu_seqlens=ends, initial_state=randn(2, 40))
+
+
 def filtered() -> dict:
     taps = dict(weight=randn(40, 4, dtype=BF16), bias=randn(40, dtype=BF16))
     return dict(x=randn(2, 20, 40, dtype=BF16), **taps, initial_state=randn(2, 40, 3, dtype=BF16))
@@ -474,6 +481,9 @@ CASES = [
     case("fast.linear_attention", "linear_attention_varlen", packed_tokens),
     case("fast.gated_delta_rule", "gated_delta_rule", short_keys),
     case("fast.gated_delta_rule", "gated_delta_rule_varlen", packed_short_keys),
+    case("fast.linear_recurrence", "linear_recurrence", gates_and_values),
+    case("fast.linear_recurrence", "linear_recurrence", gates_and_values, in_one, return_final_state=True),
+    case("fast.linear_recurrence", "linear_recurrence_varlen", packed_and_long_gates),
 ]
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {

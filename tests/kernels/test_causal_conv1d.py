@@ -56,21 +56,23 @@ FAST_MUTANTS = [
     Mutant("taps cross into the sequence before", "mask=mask_d & (t >= 0) & (t < length), other=0.0)", "mask=mask_d & (start + t >= 0) & (t < length), other=0.0)"),
     Mutant("state ignored", "x = tl.where(t < 0, tl.load(column", "x = tl.where(t < -W, tl.load(column"),
     Mutant("state of the first sequence", "column = state_ptr + (b * D + offs_d)", "column = state_ptr + offs_d"),
-    Mutant("product rounded before the sum", "z += weights[j] * window[u + j].to(tl.float32)", "z += (weights[j] * window[u + j].to(tl.float32)).to(window[0].dtype).to(tl.float32)"),
+    Mutant("product rounded before the sum", "z += weights[j] * window[u + j]", "z += (weights[j] * window[u + j]).to(tl.bfloat16).to(tl.float32)"),
+    Mutant("sigmoid the other way round", "z * -LOG2E", "z * LOG2E"),
     Mutant("bias ignored", "bias = tl.load(bias_ptr + offs_d, mask=offs_d < D, other=0.0).to(tl.float32)", "bias = bias"),
     Mutant("the same rows again", "coming = load_rows(x_ptrs, step_x, end - t - ROWS, mask_d, ROWS)", "coming = window[W - 1 :]"),
     Mutant("a group forgets what was seen", "y_ptrs += ROWS * step_y\n        seen = window[ROWS:]", "y_ptrs += ROWS * step_y\n        seen = window[: W - 1]"),
     Mutant("past the end of the chunk", "tl.store(y_ptrs + u * step_y, y, mask=mask_d & (t + u < end))", "tl.store(y_ptrs + u * step_y, y, mask=mask_d)"),
-    Mutant("slope from the result", "sigmoid = tl.sigmoid(z)", "z = z * tl.sigmoid(z)\n        sigmoid = tl.sigmoid(z)"),
+    Mutant("slope from the result", "share = sigmoid(z)", "z = z * sigmoid(z)\n        share = sigmoid(z)"),
     Mutant("gradient with the filter not turned round", "dx += weights[W - 1 - k] * dzs[k]", "dx += weights[k] * dzs[k]"),
-    Mutant("walk ends with the chunk", "range(whole, end + W - 1)", "range(whole, end)"),
+    Mutant("walk ends with the chunk", "range(whole, end + W - 1, W - 1)", "range(whole, end, W - 1)"),
     Mutant("gradients one row late", "(t + u - begin >= W - 1)", "(t + u - begin >= W)"),
-    Mutant("the next chunk's outputs counted twice", "tl.where(t < end, dz * window[j].to(tl.float32), 0.0)", "tl.where(t < length, dz * window[j].to(tl.float32), 0.0)"),
-    Mutant("the next chunk's outputs in the bias", "dbias += tl.where(t < end, dz, 0.0)", "dbias += tl.where(t < length, dz, 0.0)"),
-    Mutant("an infinity times 0", "tl.where(t < end, dz * window[j].to(tl.float32), 0.0)", "tl.where(t < end, dz, 0.0) * window[j].to(tl.float32)"),
-    Mutant("gradient of the final state dropped", "mask=mask_d & (t >= length), other=0.0)", "mask=mask_d & (t < 0), other=0.0)"),
+    Mutant("the next chunk's outputs counted twice", "window, u, row < end, W)", "window, u, row < length, W)"),
+    Mutant("the next chunk's outputs in the bias", "dbias += tl.where(row < end, dz, 0.0)", "dbias += tl.where(row < length, dz, 0.0)"),
+    Mutant("an infinity times 0", "tl.where(counted, dz * window[u + j], 0.0)", "tl.where(counted, dz, 0.0) * window[u + j]"),
+    Mutant("gradient of the final state dropped", "mask=mask_d & (past >= 0) & (past < W - 1)", "mask=mask_d & (past >= W)"),
+    Mutant("gradients of tokens behind the last", " & (row < end + W - 1))", ")"),
     Mutant("part of another chunk", "part = (chunk.to(tl.int64) * D + offs_d) * W", "part = offs_d * W"),
-    Mutant("last chunk's filter gradient lost", "dweight.sum(0)", "dweight[:-1].sum(0)"),
+    Mutant("last chunk's filter gradient lost", "add_partial_sums(dweight.flatten(1)", "add_partial_sums(dweight[:-1].flatten(1)"),
     Mutant("final state left out", "launch(final_state_kernel, grid,", "final.zero_()\n        False and launch(final_state_kernel, grid,"),
     Mutant("gradient of the state left out", "if state is not None:", "dstate.zero_()\n        if False:"),
 ]  # fmt: skip
@@ -210,6 +212,17 @@ def test_fast_many_packed_sequences():
     assert_right(fast.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
     assert not fast.few_tokens(inputs["x"], inputs["cu_seqlens"])
     assert fast.few_tokens(inputs["x"][:70], inputs["cu_seqlens"]) and fast.few_tokens(randn(0, 40, 3), None)
+
+
+def test_tokens_of_a_chunk():
+    """Few tokens make short chunks, so that there are programs enough."""
+    for shape, tokens in (
+        ((8, 4096, 4096), 512),
+        ((1, 65536, 8192), 512),
+        ((1, 4096, 2048), 64),
+        ((2, 20000, 1280), 128),
+    ):
+        assert fast.length_of(torch.empty((), device="meta").expand(shape), 128) == tokens
 
 
 def test_bad_sizes_of_the_fast_version():

@@ -1,4 +1,4 @@
-"""recurrences/linear_recurrence: values, gradients, states, packed sequences, traps, errors, mutants.
+"""recurrences/linear_recurrence and fast/linear_recurrence: values, gradients, states, packed sequences, traps, errors, mutants.
 
 The traps of recurrences in use, and the check or mutant ("…") that holds each:
 
@@ -19,18 +19,24 @@ The traps of recurrences in use, and the check or mutant ("…") that holds each
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
+import functools
+
 import pytest
 import torch
 
 from academy import accuracy
+from annotated_examples.fast import linear_recurrence as fast
 from annotated_examples.recurrences import linear_recurrence as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 
+module = harness.modules(lesson, fast)
+
 NAN = float("nan")
 TILES = dict(BLOCK_T=16, BLOCK_D=4)
+FAST_TILES = dict(ROWS=4, STRETCHES=4, BLOCK_D=4, num_warps=1)
 
-MUTANTS = [
+LESSON_MUTANTS = [
     Mutant("arguments of join swapped", "return a * b, b * x + y", "return a * b, a * y + x"),
     Mutant("join returns the pair the wrong way round", "return a * b, b * x + y", "return b * x + y, a * b"),
     Mutant("state not handed on", "y = local + decay * h[None, :]", "y = local"),
@@ -51,6 +57,39 @@ MUTANTS = [
     Mutant("gradients swapped", "return da, dx, dinitial", "return dx, da, dinitial"),
     Mutant("a packed sequence begins at the first row", "start, length = sequence(cu_ptr, b, T)", "start, length = sequence(cu_ptr, b, T)\n    start = start * 0", count=2),
 ]  # fmt: skip
+
+
+FAST_MUTANTS = [
+    Mutant("arguments of join swapped", "return a * b, b * x + y, a * before_b", "return a * b, a * y + x, a * before_b"),
+    Mutant("join drops the first stretch", "before_b * x + before_y", "before_b * before_x + before_y"),
+    Mutant("join drops the gates of the first stretch", "b * x + y, a * before_b,", "b * x + y, before_b,"),
+    Mutant("stretches include themselves", "_, _, decay, local = tl.associative_scan", "decay, local, _, _ = tl.associative_scan"),
+    Mutant("state not handed on", "return local + decay * state[None, :]", "return local"),
+    Mutant("gates not multiplied", "decay, local = decay * gate, gate * local", "decay, local = decay, gate * local"),
+    Mutant("a gate decays its own token", "gate * local + values[r].to(tl.float32)", "gate * (local + values[r].to(tl.float32))"),
+    Mutant("padding gate of 0", "0, length, mask_d, 1.0, ROWS, 1)", "0, length, mask_d, 0.0, ROWS, 1)", count=2),
+    Mutant("the same tile again", "        x_ptrs += TILE * step_x\n", ""),
+    Mutant("states written over the first tile", "        h_ptrs += TILE * step_h\n", ""),
+    Mutant("behind the end of the sequence", "(rows + r < length)[:, None]", "(rows + r < length + 1)[:, None]"),
+    Mutant("carry read back from the rounded result", "state = tl.sum(tl.where(lanes[:, None] == STRETCHES - 1, h, 0.0), axis=0)", "state = tl.sum(tl.where(lanes[:, None] == STRETCHES - 1, h, 0.0), axis=0).to(h_tensor[0].dtype.element_ty).to(tl.float32)"),
+    Mutant("first stretch carried", "lanes[:, None] == STRETCHES - 1, h, 0.0)", "lanes[:, None] == 0, h, 0.0)"),
+    Mutant("initial state ignored", "state = tl.load(ptr + b * D + offs_d, mask=offs_d < D, other=0.0)", "state = tl.zeros(offs_d.shape, tl.float32)"),
+    Mutant("sequences' states mixed up", "tl.store(final_ptr + b * D", "tl.store(final_ptr + 0 * b * D"),
+    Mutant("gates not moved on in backward", "b, start + rows + 1, offs_d)", "b, start + rows, offs_d)"),
+    Mutant("gate of the next sequence", "0, length - 1, mask_d, 1.0, ROWS, -1)", "0, length, mask_d, 1.0, ROWS, -1)", count=2),
+    Mutant("gradient of the final state dropped", "carry, initial = load_state(dfinal_ptr, b, offs_d, D),", "carry, initial = tl.zeros((BLOCK_D,), tl.float32),"),
+    Mutant("first stretch carried in backward", "lanes[:, None] == STRETCHES - 1, lam", "lanes[:, None] == 0, lam"),
+    Mutant("state of the same token", "b, start + rows - 1, offs_d)", "b, start + rows, offs_d)"),
+    Mutant("initial state missing in da", "tl.where((rows == r)[:, None], initial, h[r].to(tl.float32))", "h[r].to(tl.float32)"),
+    Mutant("before the start of the sequence", "(rows - r >= 0)[:, None]", "(rows - r >= -1)[:, None]"),
+    Mutant("first gate missing in the state's gradient", "carry * gate, mask", "carry, mask"),
+    Mutant("a packed sequence begins at the first row", "start, length = sequence(cu_ptr, b, T)", "start, length = sequence(cu_ptr, b, T)\n    start = start * 0", count=2),
+]  # fmt: skip
+
+
+def is_fast(module):
+    """Whether this is the fast file, or a mutant of it."""
+    return hasattr(module, "tiles")
 
 
 def gates(*shape, dtype=torch.float32):
@@ -89,24 +128,11 @@ def assert_right(function, reference, inputs, upstream):
 
 def small_tiles(module):
     """The public function, with small tiles."""
-
-    def forward(*tensors):
-        return module.linear_recurrence_forward(*tensors, **TILES)
-
-    class Small(module.LinearRecurrence):
-        @staticmethod
-        def backward(ctx, dh, dfinal):
-            dx, da, dinitial = module.linear_recurrence_backward(dh, dfinal, *ctx.saved_tensors, **TILES)
-            return da, dx, dinitial, None
-
-        @staticmethod
-        def forward(ctx, a, x, initial_state, cu_seqlens):
-            h, final = forward(a, x, initial_state, cu_seqlens)
-            ctx.save_for_backward(a, h, initial_state, cu_seqlens)
-            return h, final
+    launchers = module.linear_recurrence_forward, module.linear_recurrence_backward
+    launchers = [functools.partial(f, **(FAST_TILES if is_fast(module) else TILES)) for f in launchers]
 
     def call(a, x, initial_state=None, cu_seqlens=None, *, return_final_state):
-        return Small.apply(a, x, initial_state, cu_seqlens)
+        return module.call(a, x, initial_state, return_final_state, cu_seqlens, launchers)
 
     return call
 
@@ -140,60 +166,61 @@ def check(module):
 def the_state_is_float32(module):
     """Trap 4: 1024 steps of 0.003, which bfloat16 can't add to 1."""
     x = torch.full((1, 1024, 1), 0.003, dtype=torch.bfloat16, device=DEVICE)
-    _, final = module.linear_recurrence_forward(torch.ones_like(x), x, BLOCK_T=16, BLOCK_D=4)
+    _, final = small_tiles(module)(torch.ones_like(x), x, return_final_state=True)
     torch.testing.assert_close(final.double(), x.double().sum(1), rtol=1e-5, atol=0)
 
 
-def test_check_passes():
-    check(lesson)
+def test_check_passes(module):
+    check(module)
 
 
-test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS, check)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("shape", [(2, 70, 33), (1, 1, 1), (3, 64, 1)], ids=str)
-def test_values_and_gradients(shape, dtype):
+def test_values_and_gradients(module, shape, dtype):
     """Trap 12, too: one token, one channel."""
     B, _, D = shape
     upstream = randn(*shape, dtype=dtype), randn(B, D)
     for wide in (False, True):
         inputs = everything(*shape, dtype=dtype)
         inputs["a"] = inputs["a"].float() if wide else inputs["a"]
-        assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs, upstream)
+        assert_right(module.linear_recurrence, lesson.linear_recurrence_reference, inputs, upstream)
 
 
 @pytest.mark.parametrize("T", [1, 15, 16, 17, 33])
-def test_gates_around_the_end_of_a_tile(T):
+def test_gates_around_the_end_of_a_tile(module, T):
     """Trap 1: in backward the gates are those of the next token, at the borders of tiles too. Trap 2: the final state."""
     assert_right(
-        small_tiles(lesson), lesson.linear_recurrence_reference, everything(1, T, 3), (randn(1, T, 3), randn(1, 3))
+        small_tiles(module), lesson.linear_recurrence_reference, everything(1, T, 3), (randn(1, T, 3), randn(1, 3))
     )
 
 
-def test_small_gates_over_many_tokens():
+def test_small_gates_over_many_tokens(module):
     """Trap 3: dividing by the product of the gates would be NaN from token 150 on. Trap 6: 0 and negative gates."""
     inputs = everything(1, 400, 4)
     inputs["a"][..., 0], inputs["a"][..., 1], inputs["a"][:, 100, 2], inputs["a"][..., 3] = 0.5, 0.0, 0.0, -0.9
-    assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs, (randn(1, 400, 4), randn(1, 4)))
+    assert_right(module.linear_recurrence, lesson.linear_recurrence_reference, inputs, (randn(1, 400, 4), randn(1, 4)))
 
 
-def test_a_reset_forgets():
+def test_a_reset_forgets(module):
     """Trap 6: what is before a gate of 0 matters no more, forward or back, unless it is infinite."""
     inputs = everything(1, 40, 2)
     inputs["a"][:, 20] = 0
-    h = lesson.linear_recurrence(**inputs)
+    h = module.linear_recurrence(**inputs)
     inputs["x"][:, :20] = 1e4
-    assert torch.equal(lesson.linear_recurrence(**inputs)[:, 20:], h[:, 20:])
+    assert torch.equal(module.linear_recurrence(**inputs)[:, 20:], h[:, 20:])
 
 
-def test_a_sequence_in_pieces():
+def test_a_sequence_in_pieces(module):
     """Trap 7: through the state, the pieces give what the whole gives."""
     inputs = everything(2, 50, 5)
-    whole, last = lesson.linear_recurrence(**inputs, return_final_state=True)
+    whole, last = module.linear_recurrence(**inputs, return_final_state=True)
     state, parts = inputs["initial_state"], []
     for piece in (slice(0, 1), slice(1, 20), slice(20, 50)):
-        h, state = lesson.linear_recurrence(
+        h, state = module.linear_recurrence(
             inputs["a"][:, piece], inputs["x"][:, piece], state, return_final_state=True
         )
         parts.append(h)
@@ -201,14 +228,14 @@ def test_a_sequence_in_pieces():
     torch.testing.assert_close(state, last, rtol=1e-5, atol=1e-6)
 
 
-def test_only_the_final_state_in_the_loss():
+def test_only_the_final_state_in_the_loss(module):
     """Trap 9: h has no upstream gradient then. And the other way round."""
     for chosen in (0, 1):
         inputs = {n: harness.leaf(v) for n, v in everything(2, 20, 3).items()}
         doubles = {n: harness.leaf(v.detach().double()) for n, v in inputs.items()}
         pair = [
             f(**i, return_final_state=True)[chosen]
-            for f, i in ((lesson.linear_recurrence, inputs), (lesson.linear_recurrence_reference, doubles))
+            for f, i in ((module.linear_recurrence, inputs), (lesson.linear_recurrence_reference, doubles))
         ]
         up = randn(*pair[0].shape)
         ours = torch.autograd.grad((pair[0] * up).sum(), list(inputs.values()))
@@ -217,49 +244,49 @@ def test_only_the_final_state_in_the_loss():
             torch.testing.assert_close(value.double(), right, rtol=1e-5, atol=1e-5)
 
 
-def test_without_an_initial_state():
+def test_without_an_initial_state(module):
     """Trap 8: then the first gate multiplies nothing, and its gradient is 0."""
     a, x = harness.leaf(gates(2, 20, 3)), harness.leaf(randn(2, 20, 3))
-    lesson.linear_recurrence(a, x).sum().backward()
+    module.linear_recurrence(a, x).sum().backward()
     assert (a.grad[:, 0] == 0).all() and (a.grad[:, 1:] != 0).all()
 
 
 @pytest.mark.parametrize("lengths", [(5, 0, 1, 18), (0, 0), (70,), (1,) * 9], ids=str)
-def test_packed_sequences(lengths):
+def test_packed_sequences(module, lengths):
     """Traps 1 and 10: empty sequences, sequences of one token, a state for each; rows behind the last are 0."""
     for behind in (0, 3):
         inputs = packed(*lengths, behind=behind)
         upstream = randn(*inputs["x"].shape), randn(len(lengths), 3)
-        assert_right(lesson.linear_recurrence_varlen, lesson.linear_recurrence_varlen_reference, inputs, upstream)
+        assert_right(module.linear_recurrence_varlen, lesson.linear_recurrence_varlen_reference, inputs, upstream)
     inputs["a"][sum(lengths) :], inputs["x"][sum(lengths) :] = NAN, NAN
-    h, final = lesson.linear_recurrence_varlen(**inputs, return_final_state=True)
+    h, final = module.linear_recurrence_varlen(**inputs, return_final_state=True)
     assert h[sum(lengths) :].eq(0).all() and final.isfinite().all()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(layout):
+def test_layouts(module, layout):
     def three(rows):  # the layouts are of matrices
         return layout(randn(6, 10).sin())[None]
 
     inputs = dict(a=three(1), x=three(2), initial_state=randn(1, 10))
-    assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs, (three(3), randn(1, 10)))
+    assert_right(module.linear_recurrence, lesson.linear_recurrence_reference, inputs, (three(3), randn(1, 10)))
 
 
-def test_gates_of_stride_zero():
+def test_gates_of_stride_zero(module):
     """Trap 12: one gate for all tokens, one for all channels, and an upstream gradient of `h.sum()`."""
     inputs = everything(2, 20, 5)
     one = torch.ones((), device=DEVICE)
     for a in (gates(5).expand(2, 20, 5), gates(2, 20, 1).expand(2, 20, 5)):
         upstream = one.expand(2, 20, 5), one.expand(2, 5)
-        assert_right(lesson.linear_recurrence, lesson.linear_recurrence_reference, inputs | dict(a=a), upstream)
+        assert_right(module.linear_recurrence, lesson.linear_recurrence_reference, inputs | dict(a=a), upstream)
 
 
 @pytest.mark.parametrize("shape", [(2, 0, 3), (0, 5, 3), (2, 5, 0)], ids=str)
-def test_empty(shape):
+def test_empty(module, shape):
     """Trap 12: without tokens the final state is the initial one, and so is its gradient."""
     B, _, D = shape
     inputs = {n: harness.leaf(v) for n, v in everything(*shape).items()}
-    h, final = lesson.linear_recurrence(**inputs, return_final_state=True)
+    h, final = module.linear_recurrence(**inputs, return_final_state=True)
     up = randn(B, D)
     (h.sum() + (final * up).sum()).backward()
     assert h.shape == shape and all(v.grad.shape == v.shape for v in inputs.values())
@@ -267,23 +294,23 @@ def test_empty(shape):
         assert torch.equal(final, inputs["initial_state"]) and torch.equal(inputs["initial_state"].grad, up)
 
 
-def test_inputs_stay_as_they_are():
+def test_inputs_stay_as_they_are(module):
     """Trap 11: the scan isn't done in place. And the same call gives the same bits."""
     inputs = everything(2, 40, 3)
-    call = lambda **i: torch.cat([out.flatten() for out in lesson.linear_recurrence(**i, return_final_state=True)])  # noqa: E731
+    call = lambda **i: torch.cat([out.flatten() for out in module.linear_recurrence(**i, return_final_state=True)])  # noqa: E731
     with harness.unchanged(**inputs):
         harness.assert_bitwise_repeatable(call, inputs, randn(2 * 40 * 3 + 6))
 
 
-def test_a_nan_stays_in_its_channel():
+def test_a_nan_stays_in_its_channel(module):
     inputs = everything(2, 40, 3)
     inputs["x"][0, 20, 1] = NAN
-    h = lesson.linear_recurrence(**inputs)
+    h = module.linear_recurrence(**inputs)
     assert h[0, 20:, 1].isnan().all() and h.isnan().sum() == 20
 
 
-def test_second_derivative_raises():
-    harness.assert_gradient_penalty_raises(lesson.linear_recurrence, everything(1, 9, 2))
+def test_second_derivative_raises(module):
+    harness.assert_gradient_penalty_raises(module.linear_recurrence, everything(1, 9, 2))
 
 
 def test_reference_gradcheck():
@@ -309,10 +336,10 @@ def test_reference_gradcheck():
     ],
     ids=str,
 )
-def test_bad_arguments(changed, error, words):
+def test_bad_arguments(module, changed, error, words):
     given = dict(a=gates(2, 5, 3), x=randn(2, 5, 3)) | changed
     with pytest.raises(error, match=words):
-        lesson.linear_recurrence(**{n: v.to(DEVICE) if torch.is_tensor(v) else v for n, v in given.items()})
+        module.linear_recurrence(**{n: v.to(DEVICE) if torch.is_tensor(v) else v for n, v in given.items()})
 
 
 @pytest.mark.parametrize(
@@ -327,34 +354,67 @@ def test_bad_arguments(changed, error, words):
     ],
     ids=str,
 )
-def test_bad_offsets(offsets, error, words):
+def test_bad_offsets(module, offsets, error, words):
     offsets = offsets if error is TypeError else offsets.int()
     if error is ValueError and not harness.device.INTERPRET and "rise" in words:
         pytest.skip("looked at on a CPU only")
     with pytest.raises(error, match=words):
-        lesson.linear_recurrence_varlen(gates(7, 3), randn(7, 3), offsets.to(DEVICE))
+        module.linear_recurrence_varlen(gates(7, 3), randn(7, 3), offsets.to(DEVICE))
 
 
 def test_bad_tile_size():
     with pytest.raises(ValueError, match="BLOCK_T must be a power of two"):
         lesson.linear_recurrence_forward(gates(1, 5, 2), randn(1, 5, 2), BLOCK_T=12)
+    with pytest.raises(ValueError, match="ROWS must be a power of two"):
+        fast.linear_recurrence_forward(gates(1, 5, 2), randn(1, 5, 2), **FAST_TILES | dict(ROWS=12))
+
+
+def test_tuned_tiles():
+    """Many channels, few of them, and sequences too short for stretches."""
+    for shape, sizes in (((8, 4096, 2048), fast.MANY), ((1, 65536, 2048), fast.FEW), ((64, 1, 4096), None)):
+        x = torch.empty((), device="meta").expand(shape)
+        assert fast.tiles(x, None, fast.MANY, fast.FEW) == sizes
+    ends = torch.zeros(5, dtype=torch.int32, device=DEVICE)
+    assert fast.tiles(randn(63, 3), ends, fast.MANY, fast.FEW) is None
+    assert fast.tiles(randn(64, 3), ends, fast.MANY, fast.FEW) == fast.FEW
+    assert fast.tiles(randn(64, 2048), ends, fast.MANY, fast.FEW) == fast.MANY
+
+
+@pytest.mark.parametrize("shape", [(2, 90, 4096), (2, 530, 20)], ids=str)
+def test_more_than_a_tuned_tile(shape):
+    B, _, D = shape
+    assert_right(
+        fast.linear_recurrence, lesson.linear_recurrence_reference, everything(*shape), (randn(*shape), randn(B, D))
+    )
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("BLOCK_T", [16, 64, 256])
-@pytest.mark.parametrize("BLOCK_D", [16, 32, 64])
+@pytest.mark.parametrize(
+    ("BLOCK_T", "BLOCK_D"), [(16, 16), (16, 32), (16, 64), (64, 16), (64, 32), (64, 64), (256, 16)]
+)
 def test_scans_of_both_directions_compile_right(BLOCK_T, BLOCK_D):
-    """H9: tuples, axis 0, forward and reverse."""
-    a, x, state, dh, dfinal = (
-        gates(3, 1000, 100),
-        randn(3, 1000, 100),
-        randn(3, 100),
-        randn(3, 1000, 100),
-        randn(3, 100),
-    )
-    size = dict(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D)
-    h, final = lesson.linear_recurrence_forward(a, x, state, **size)
-    dx, da, dstate = lesson.linear_recurrence_backward(dh, dfinal, a, h, state, **size)
+    """H9: tuples, axis 0, forward and reverse. Four tiles of each float32 tensor lie in shared memory, which holds no
+    larger ones; the public functions always use (64, 32)."""
+    compiles_right(lesson, dict(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
+@pytest.mark.parametrize("BLOCK_D", [16, 32])
+@pytest.mark.parametrize(
+    ("ROWS", "STRETCHES", "num_warps"), [(8, 8, 4), (16, 4, 2), (16, 32, 8), (4, 16, 4), (2, 64, 8), (8, 2, 1)]
+)
+def test_scans_of_stretches_compile_right(ROWS, STRETCHES, num_warps, BLOCK_D, dtype):
+    """H9 again: four numbers of each stretch, in blocks of several sizes."""
+    compiles_right(fast, dict(ROWS=ROWS, STRETCHES=STRETCHES, BLOCK_D=BLOCK_D, num_warps=num_warps), dtype)
+
+
+def compiles_right(module, size, dtype=torch.float32):
+    shape = 3, 1000, 100
+    a, x, dh = gates(*shape, dtype=dtype), randn(*shape, dtype=dtype), randn(*shape, dtype=dtype)
+    state, dfinal = randn(3, 100), randn(3, 100)
+    h, final = module.linear_recurrence_forward(a, x, state, **size)
+    dx, da, dstate = module.linear_recurrence_backward(dh, dfinal, a, h, state, **size)
     inputs = dict(a=a, x=x, initial_state=state)
     theirs, exact = (results(lesson.linear_recurrence_reference, inputs, (dh, dfinal), wide) for wide in (False, True))
     for name, value in dict(h=h, final=final, da=da, dx=dx, dinitial_state=dstate).items():
@@ -362,13 +422,13 @@ def test_scans_of_both_directions_compile_right(BLOCK_T, BLOCK_D):
 
 
 @pytest.mark.gpu
-def test_many_sequences_and_offsets_past_32_bits():
+def test_many_sequences_and_offsets_past_32_bits(module):
     """H7: 70 000 sequences of one token. H8: more than 2^31 elements."""
     x = randn(70_000, 40)
     ends = torch.arange(70_001, dtype=torch.int32, device=DEVICE)
-    assert torch.equal(lesson.linear_recurrence_varlen(torch.ones_like(x), x, ends), x)
+    assert torch.equal(module.linear_recurrence_varlen(torch.ones_like(x), x, ends), x)
     x = torch.empty(2, 2**15 + 8, 2**15, device=DEVICE, dtype=torch.bfloat16).normal_()
     a = torch.full((), 0.5, device=DEVICE, dtype=torch.bfloat16).expand(x.shape)
-    h = lesson.linear_recurrence(a, x)
+    h = module.linear_recurrence(a, x)
     part = lesson.linear_recurrence_reference(a[1:, -60:, -8:].float(), x[1:, -60:, -8:].float())
     torch.testing.assert_close(h[1:, -20:, -8:].float(), part[:, -20:], rtol=2e-2, atol=2e-2)

@@ -31,7 +31,7 @@ from tests.kernels.references import references
 
 #: Infinities that cancel may meet in the parts of a sum: of words of weights with few bits, multiplied one plane at a
 #: time; of a tile of a recurrence, scanned as if it began at 0, and what its first state becomes.
-IN_PARTS = {"fast.low_bit", "recurrences.linear_recurrence"}
+IN_PARTS = {"fast.low_bit", "recurrences.linear_recurrence", "fast.linear_recurrence"}
 #: A scale that is no positive number is refused on the CPU.
 REFUSED = {("quantize_fp8_delayed", "scale")}
 #: Chunks of tokens: the logarithm of a decay is at most 0, which is checked on the CPU.
