@@ -107,8 +107,9 @@ def taps(window, u: tl.constexpr, weights, bias, W: tl.constexpr):
 
 
 # The sigmoid, $1 / (1 + e^{-z})$. The card has no instruction for a quotient: a division that is right for every
-# number takes about six. It has one for a reciprocal, which may be wrong in the last bit, and `fast_dividef` uses that.
-# And where `tl.exp` takes care of results that are too small for an ordinary float32, `tl.exp2` makes them 0.
+# number takes about six. It has one for a reciprocal, which may be wrong in the last bit: `libdevice.fast_dividef`
+# makes a quotient from that. And where `tl.exp` takes care of results that are too small for an ordinary float32,
+# `tl.exp2` makes them 0.
 @triton.jit
 def sigmoid(z):
     return libdevice.fast_dividef(1.0, 1 + tl.exp2(z * -LOG2E))

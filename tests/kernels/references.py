@@ -246,6 +246,7 @@ _LESSONS = {
     "moe_mlp": "moe.moe_mlp",
     "cumsum": "recurrences.cumsum",
     "causal_conv1d": "recurrences.causal_conv1d",
+    "linear_recurrence": "recurrences.linear_recurrence",
     "linear_attention": "recurrences.linear_attention",
     "gated_delta_rule": "recurrences.gated_delta_rule",
 }
