@@ -222,10 +222,10 @@ def linear_recurrence_backward_kernel(
 
 # ## Launchers
 #
-# Many channels keep the card busy in small tiles; backward has one warp for two of forward's, with twice the tokens in
-# each thread. A few long sequences need more tokens on their way in each program, and twice as many programs. Which it
-# is depends on the number of channels of all sequences, and not on the card. These tiles were the fastest of twenty on
-# an H200. Sequences of fewer than 16 tokens on average are left to the lesson.
+# Many channels keep the card busy in small tiles; backward has one warp for two of forward's, with twice the tokens
+# in each thread. A few long sequences need more tokens on their way in each program, and twice as many programs.
+# Which it is depends on the number of channels of all sequences, and not on the card. These tiles were the fastest of
+# fourteen on an H200. Sequences of fewer than 16 tokens on average are left to the lesson.
 MANY_CHANNELS = 8192
 MANY = dict(ROWS=8, STRETCHES=8, BLOCK_D=32, num_warps=4)
 MANY_BACKWARD = dict(ROWS=16, STRETCHES=4, BLOCK_D=32, num_warps=2)

@@ -135,11 +135,11 @@ def two_walks():
             lambda r, c, row=row: f"{row[c]:.3g}",
         )
     panel.text(0, 94, "first walk: what a stretch does to a state h", "small")
-    panel.text(0, 152, "scan of stretches: the state before each", "small")
+    panel.text(0, 152, "scan", "small")
     for k, (plus, start) in enumerate(zip(added, starts)):
         left, wide = width * rows * k, width * rows - 4
         panel.box(left, 102, wide, 28, "ab"[k % 2], f"h/{round(gate**-rows)} + {plus:.3g}")
-        panel.box(left, 160, 52, 24, "strong", f"{start:.4g}")
+        panel.box(left, 160, 66, 24, "strong", f"h = {start:.4g}")
         if k:
             panel.arrow(left - wide / 2, 132, left + 26, 158)
     return Picture(
