@@ -20,8 +20,10 @@ _BUILDER_METHODS = (
 _MODULE_NAMES = (
     "FunctionRewriter InterpreterBuilder InterpretedFunction TensorHandle GridExecutor InterpreterError ReduceOps "
     "ReduceScanOpInterface ScanOps _LangPatchScope _patch_lang _patch_lang_tensor _get_np_dtype _interpreter _ir "
-    "interpreter_builder"
+    "interpreter_builder interpreter_semantic"
 ).split()
+_LANGUAGE_NAMES = "base_type block_type dtype pointer_type tensor tuple".split()
+_SEMANTIC_METHODS = "binary_op_type_checking_impl broadcast_impl_value cast to_tensor".split()
 _OPERATIONS = [("ReduceOps", "generic_reduce"), ("ScanOps", "generic_scan"), ("ScanOps", "cumsum")]
 _OPERATIONS += [("ScanOps", "cumprod"), ("ReduceScanOpInterface", "apply"), ("InterpretedFunction", "run")]
 
@@ -48,3 +50,5 @@ def check() -> None:
     require("academy.interpreter", [(interpreter, name) for name in _MODULE_NAMES])
     require("academy.interpreter", [(interpreter.InterpreterBuilder, name) for name in _BUILDER_METHODS])
     require("academy.interpreter", [(getattr(interpreter, owner), name) for owner, name in _OPERATIONS])
+    require("academy.interpreter", [(tl.core, name) for name in _LANGUAGE_NAMES])
+    require("academy.interpreter", [(interpreter.TritonSemantic, name) for name in _SEMANTIC_METHODS])

@@ -10,6 +10,8 @@ import triton.language as tl
 from triton.language import semantic
 from triton.runtime import interpreter
 
+from academy.interpreter import kinds, moves, operators
+
 
 def quicken() -> None:
     """Spare the interpreter work that it repeats for every launch, helper call and load; values stay the same.
@@ -73,7 +75,10 @@ def quicken() -> None:
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=builder.options.debug)
     interpreter.FunctionRewriter._get_jit_fn_file_line = _file_line
     interpreter._patch_attr = _patch_attr
-    _pass_equal_types(_keep_types())
+    kinds.keep_types()
+    operators.quicken_operands(semantic.TritonSemantic)
+    moves.quicken_casts()
+    _pass_tensors()
     _compare_quickly()
 
 
@@ -82,57 +87,6 @@ def _file_line(rewriter) -> tuple[str, int]:
     lines, first = inspect.getsourcelines(rewriter.fn)
     begin = next((number for number, line in enumerate(lines) if line.strip().startswith("def ")), 0)
     return rewriter.fn.__code__.co_filename, first + begin
-
-
-def _keep_types() -> list:
-    """Build the type of a block, and the shape of a tensor, once for each dtype and shape: a third of the time went
-    there.
-
-    Every operation makes both anew, out of `constexpr` objects and checks. They are never changed afterwards. Returns
-    the shape and size that all numbers share, once there is a number.
-    """
-    original_block, original_tensor = tl.block_type.__init__, tl.tensor.__init__
-    known: dict[tuple, dict] = {}
-    of_numbers: list = []  # the shape and size of everything that is no block
-
-    @functools.wraps(original_block)
-    def block_type(self, element_ty, shape):
-        if type(element_ty) is not tl.dtype:  # pointers to different tensors' types share names
-            original_block(self, element_ty, shape)
-            return
-        sizes = shape.values if isinstance(shape, tl.tuple) else shape
-        key = element_ty.name, *[size.value if isinstance(size, tl.constexpr) else size for size in sizes]
-        if key not in known:
-            original_block(self, element_ty, shape)
-            known[key] = {**vars(self), "_shape_and_numel": [], "_alike": {}}
-        vars(self).update(known[key])
-
-    @functools.wraps(original_tensor)
-    def tensor(self, handle, type):
-        kept = vars(type).get("_shape_and_numel") if type.is_block() else of_numbers
-        if not kept:
-            original_tensor(self, handle, type)
-            if kept is not None:
-                kept += [self.shape, self.numel]
-            return
-        self.handle, self.type, self.dtype = handle, type, type.scalar
-        self.shape, self.numel = kept
-
-    original_like = tl.block_type.with_element_ty
-
-    @functools.wraps(original_like)
-    def with_element_ty(self, scalar_ty):
-        alike = vars(self).get("_alike")
-        if alike is None or type(scalar_ty) is not tl.dtype:
-            return original_like(self, scalar_ty)
-        if scalar_ty.name not in alike:
-            alike[scalar_ty.name] = original_like(self, scalar_ty)
-        return alike[scalar_ty.name]
-
-    tl.block_type.with_element_ty = with_element_ty
-    tl.block_type.__init__ = block_type
-    tl.tensor.__init__ = tensor
-    return of_numbers
 
 
 def _patch_attr(obj, name, member, builder, scope) -> None:
@@ -144,56 +98,25 @@ def _patch_attr(obj, name, member, builder, scope) -> None:
         kwargs["_semantic"] = interpreter.interpreter_semantic
         return inner(*args, **kwargs)
 
+    if obj is tl.tensor and name in operators.OPERATORS:
+        new_member = operators.quick(name, new_member)
+    elif obj is tl.tensor and name == "__getitem__":
+        new_member = moves.quick_index(new_member)
+    elif obj in (tl, tl.core) and name in moves.FUNCTIONS:
+        new_member = moves.FUNCTIONS[name](new_member)
     scope.set_attr(obj, name, new_member)
 
 
-#: Types that an operation between two equal ones keeps, division aside.
-_CLOSED = frozenset(["int32", "int64", "fp16", "bf16", "fp32", "fp64"])
-
-
-def _pass_equal_types(of_numbers: list) -> None:
-    """Operands of one type and one shape need neither promotion nor broadcasting, and most operations have such. Of the
-    others most are a block and a number."""
+def _pass_tensors() -> None:
+    """A number or block is handed on as it is, which every assignment asks for."""
     owner = semantic.TritonSemantic
-    original = owner.binary_op_type_checking_impl
+    original_to_tensor = owner.to_tensor
 
-    @functools.wraps(original)
-    def check(self, lhs, rhs, allow_lhs_ptr=False, allow_rhs_ptr=False, arithmetic_check=True, div_or_mod=False):
-        # `_keep_types` has one object for each shape.
-        if type(lhs) is type(rhs) is tl.tensor and lhs.shape is rhs.shape and not div_or_mod:
-            kept = lhs.dtype is rhs.dtype and lhs.dtype.name in _CLOSED
-            if kept or (allow_lhs_ptr and lhs.dtype.is_ptr() and rhs.dtype.name in ("int32", "int64")):
-                return lhs, rhs
-        return original(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+    @functools.wraps(original_to_tensor)
+    def to_tensor(self, x, *args, **kwargs):
+        return x if type(x) is tl.tensor else original_to_tensor(self, x, *args, **kwargs)
 
-    owner.binary_op_type_checking_impl = check
-    original_broadcast = owner.broadcast_impl_value
-
-    @functools.wraps(original_broadcast)
-    def broadcast(self, lhs, rhs):
-        if type(lhs) is type(rhs) is tl.tensor and self is interpreter.interpreter_semantic:
-            if lhs.shape is rhs.shape:
-                return lhs, rhs
-            if of_numbers and rhs.shape is of_numbers[0] and lhs.type.is_block():
-                return lhs, splat(self, rhs, lhs.type)
-            if of_numbers and lhs.shape is of_numbers[0] and rhs.type.is_block():
-                return splat(self, lhs, rhs.type), rhs
-        return original_broadcast(self, lhs, rhs)
-
-    def splat(self, number, like):
-        """Of the type, the interpreter's builder looks at nothing but the shape."""
-        type_of = like.with_element_ty(number.dtype)
-        return self.tensor(self.builder.create_splat(type_of, number.handle), type_of)
-
-    owner.broadcast_impl_value = broadcast
-    original_cast = owner.cast
-
-    @functools.wraps(original_cast)
-    def cast(self, input, dst_ty, *args, **kwargs):
-        same = type(input) is tl.tensor and input.dtype is dst_ty
-        return input if same else original_cast(self, input, dst_ty, *args, **kwargs)
-
-    owner.cast = cast
+    owner.to_tensor = to_tensor
 
 
 def _compare_quickly() -> None:
