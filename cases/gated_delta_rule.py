@@ -64,48 +64,8 @@ def _(module, Q, K, V, g, beta, Sigma, s):
 
 
 # ---------------------------------------------------------------- 16-bit numbers that a descriptor can describe
-@case(
-    modules=FAST,
-    returns=("GD-O", "GD-next"),
-    gradients={"Q": "GD-dq", "K": "GD-dk", "V": "GD-dv", "g": "GD-dg", "beta": "GD-dbeta", "Sigma": "GD-dS"},
-    values=tame,
-    sizes={"m": 70, "d": 8, "n": 72},
-    dtypes=("bfloat16",),
-)
-def one_walk(module, Q, K, V, g, beta, Sigma, s):
-    q, k, v, gates, betas = one_head(Q, K, V, g.float(), beta)
-    state = Sigma.float()[None, None]
-    o, final = module.gated_delta_rule(q, k, v, gates, betas, scale=s, initial_state=state, return_final_state=True)
-    return o[0, :, 0], final[0, 0]
-
-
-@case(
-    modules=FAST,
-    returns="GD-chunk",
-    values=tame,
-    sizes={"m": 7, "d": 8, "n": 16},
-    dtypes=("bfloat16",),
-    forward_only=True,
-)
-def one_walk_of_several(module, Q, K, V, g, beta, Sigma, s, m):
-    """Between two others, which have a token each."""
-    import torch
-
-    others = lambda x: torch.cat([x[:1], x, x[:1]])[:, None]  # noqa: E731
-    ends = torch.tensor([0, 1, 1 + m, 2 + m], dtype=torch.int32, device=Q.device)
-    state = Sigma.float().expand(3, 1, -1, -1)
-    q, k, v, gates, betas = (others(x) for x in (Q, K, V, g.float(), beta))
-    o, _ = module.gated_delta_rule_varlen(
-        q, k, v, gates, betas, ends, scale=s, initial_state=state, return_final_state=True
-    )
-    return o[1 : 1 + m, 0]
-
-
-@one_walk_of_several.pytorch
-def _(module, Q, K, V, g, beta, Sigma, s):
-    q, k, v, gates, betas = one_head(Q, K, V, g, beta)
-    reference = module.gated_delta_rule_reference
-    return reference(q, k, v, gates, betas, scale=s, initial_state=Sigma[None, None])[0, :, 0]
+one_walk = gated_delta_rule.again(modules=FAST, sizes={"m": 70, "d": 8, "n": 72}, dtypes=("bfloat16",))
+one_walk_of_several = one_sequence_of_several.again(modules=FAST, sizes={"m": 7, "d": 8, "n": 16}, dtypes=("bfloat16",))
 
 
 # ---------------------------------------------------------------- what is never returned

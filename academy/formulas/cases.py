@@ -46,6 +46,8 @@ A case gets `module`, and by the names of its parameters the page's symbols, its
 - `dtypes`: default `("float32", "bfloat16")`.
 - `forward_only=True`: the call gives no gradient at all.
 
+`wide = layernorm.again(sizes={"n": 300})` is the case `wide`: the same call, with other keywords.
+
 A tag may be composed: `MM-X(nabla_C = MM-relu-Z)` is the formula MM-X with the result of MM-relu-Z put in for nabla_C.
 That also serves formulas made of a name whose definition overflows: `SM-x(y = SM)`, where SM is the stable form of y.
 
@@ -98,6 +100,10 @@ class Case:
 
     def values(self, function: Callable) -> Callable:
         return self.said.update(values=function) or function
+
+    def again(self, **keywords: Any) -> Case:
+        """The same call as another case, of which these keywords say something else."""
+        return Case(self.function, self.given | self.said | keywords)
 
 
 def case(**keywords: Any) -> Callable[[Callable], Case]:

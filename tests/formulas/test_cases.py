@@ -86,6 +86,23 @@ def test_what_a_file_says(tmp_path):
     assert list(loaded) == ["scale", "by_launchers"] and loaded["by_launchers"].said["pytorch"](2, 3) == 6
 
 
+def test_the_same_call_again(tmp_path):
+    again = '\n\nwide = scale.again(modules="fast.scale", sizes={"n": 5}, dtypes=("bfloat16",))\n'
+    found, problems = read(tmp_path, FILE + again)
+    assert not problems and [str(each) for each in found[:2]] == ["tutorials.scale: scale", "fast.scale: scale"]
+    wide, scale = found[-1], found[1]
+    assert str(wide) == "fast.scale: wide" and (wide.sizes, wide.dtypes) == ({"n": 5}, ("bfloat16",))
+    assert (wide.calls, wide.returns, wide.rows, wide.gradients) == (
+        scale.calls,
+        scale.returns,
+        scale.rows,
+        scale.gradients,
+    )
+    assert (scale.sizes, scale.dtypes) == ({"n": 300}, ("float32", "bfloat16"))
+    _, (problem,) = read(tmp_path, FILE + again.replace('"n"', '"q"'))
+    assert problem.message.startswith("needs a length for a dim") and problem.source.strip().startswith("@case")
+
+
 SCALE = '@case(modules=BOTH, returns="Y", gradients={"x": "Y-x"}, rows=ROWS, sizes={"n": 300})'
 
 

@@ -92,7 +92,8 @@ class _Reader:
     # ---------------------------------------------------------------- one case
     def comparisons(self, name: str, case: Case) -> list[Comparison]:
         """The case for each of its modules."""
-        node = next(node for node in self.functions if node.name == name and _decorator(node))
+        own = case.function.__name__  # another name is a case once `again`
+        node = next(node for node in self.functions if node.name == own and _decorator(node))
         decorator = _decorator(node)
         places = {keyword.arg: keyword.value for keyword in getattr(decorator, "keywords", ())}
         before = len(self.problems)
