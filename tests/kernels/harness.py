@@ -77,6 +77,19 @@ def without_gpu(script: str, *arguments: str) -> object:
     return json.loads(run.stdout.splitlines()[-1])
 
 
+def assert_nobody_waits(*calls: Callable[[], object]) -> None:
+    """Once compiled, a call hands the GPU its work and returns: PyTorch raises where it would wait. Needs a GPU."""
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for call in calls:
+            call()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 TRITON = device.triton.__version__
 
 

@@ -575,15 +575,7 @@ def test_nobody_waits():
         lambda: lesson.quantize_nvfp4(x),
         lambda: lesson.quantize_nvfp4(x, per_tensor_scale=torch.ones_like(x[0, 0])),
     ]
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for call in calls:
-            call()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    harness.assert_nobody_waits(*calls)
 
 
 FINE = dict(x=torch.ones(4, 32, device=DEVICE))

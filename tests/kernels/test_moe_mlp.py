@@ -240,13 +240,7 @@ def test_a_plan_that_is_there():
 @pytest.mark.gpu
 def test_nobody_waits():
     inputs, experts = layer(), chosen()
-    harness.gradients(on(experts, lesson.moe_mlp), inputs)
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        harness.gradients(on(experts, lesson.moe_mlp), inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    harness.assert_nobody_waits(lambda: harness.gradients(on(experts, lesson.moe_mlp), inputs))
 
 
 def test_second_derivative_raises():

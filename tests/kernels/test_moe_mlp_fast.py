@@ -154,13 +154,7 @@ def test_a_plan_that_is_there():
 @pytest.mark.gpu
 def test_nobody_waits():
     inputs, experts = layer(H=24, N=16, dtype=torch.bfloat16), chosen()
-    harness.gradients(on(experts, fast.moe_mlp), inputs)
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        harness.gradients(on(experts, fast.moe_mlp), inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    harness.assert_nobody_waits(lambda: harness.gradients(on(experts, fast.moe_mlp), inputs))
 
 
 def test_second_derivative_raises():

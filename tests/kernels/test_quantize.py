@@ -487,15 +487,7 @@ def test_nobody_waits():
     x, seed = randn(300, 260), torch.tensor(3, device=DEVICE)
     calls = [functools.partial(lesson.quantize_fp8, x, granularity, seed=seed) for granularity in lesson.GRANULARITIES]
     calls.append(lambda: lesson.quantize_fp8_delayed(x, torch.ones((), device=DEVICE)))
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for call in calls:
-            call()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    harness.assert_nobody_waits(*calls)
 
 
 @pytest.mark.gpu

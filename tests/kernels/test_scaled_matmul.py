@@ -476,15 +476,7 @@ def test_nobody_waits(module, M):
         functools.partial(module.scaled_matmul, a, b, *scales(recipe, M, 256, 48), recipe=recipe)
         for recipe in lesson.RECIPES
     ]
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for call in calls:
-            call()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    harness.assert_nobody_waits(*calls)
 
 
 # ---------------------------------------------------------------- shapes and errors
