@@ -29,7 +29,7 @@ class Catcher:
     """What to compile, and what came of it.
 
     only: name of the kernel to compile; None for all. once: each kernel as it is launched first, and no other way.
-    detail: read the machine code, too. found: one entry for each kind of launch, see `academy.compiler.Compiled`.
+    detail: count instructions, too. found: one entry for each kind of launch, see `academy.compiler.Compiled`.
     """
 
     card: Card
@@ -85,6 +85,9 @@ class Catcher:
             entry |= self._looked_at(compiled)
             if entry["shared"] > self.card.shared:
                 entry["problems"] = [*problems, dict(file=file, line=line, **messages.too_large(entry, self.card))]
+            if lost := entry.pop("lost"):
+                wrong = dict(file=file, line=line, **messages.badly_assembled(entry, lost))
+                entry["problems"] = [*entry["problems"], wrong]
         if not _only_too_large(entry):
             self._seen.add(id(kernel))
         if not any(_same(entry, other) for other in self.found):
@@ -109,10 +112,13 @@ class Catcher:
     def _looked_at(self, compiled: Any) -> dict:
         found = dict(shared=compiled.metadata.shared, num_warps=compiled.metadata.num_warps, hash=compiled.hash)
         found["signature"] = {name: str(kind) for name, kind in compiled.src.signature.items()}
-        if self.detail:
+        used: dict[str, int] = {}
+        text = ""
+        if self.detail or "wgmma" in compiled.asm["ptx"]:
             used, text = machine_code.sass(compiled.asm["cubin"])
+        if self.detail:
             found |= used | dict(sass=machine_code.sass_counts(text), ptx=machine_code.ptx_counts(compiled.asm["ptx"]))
-        return found
+        return found | dict(lost=machine_code.never_written(text))
 
 
 def _only_too_large(entry: dict) -> bool:

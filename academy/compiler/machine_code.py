@@ -84,3 +84,44 @@ def _ptx_width(suffix: str) -> int:
     lanes = re.search(r"\.v(\d)", suffix)
     bits = re.search(r"\.[busf](\d+)$", suffix)
     return (int(lanes[1]) if lanes else 1) * (int(bits[1]) if bits else 32) // 8
+
+
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T\d]+\s+)?([A-Z][\w.]*) (.*?) ;", re.M)
+_UNIFORM = re.compile(r"\bUR(\d+)\b")
+#: Opcodes whose first register is what they write. All others with such a register only read it.
+_WRITES = re.compile(r"(U[A-Z]|R2UR|S2UR|VOTEU|LDCU|REDUX)(?!TMA|BLK|TC|CGA)")
+
+
+def never_written(text: str) -> list[str]:
+    """Uniform registers that the machine code reads though nothing before has written them, each with its instruction.
+
+    A warp has one value in such a register; `wgmma` takes the addresses of its tiles from there. The assembler must
+    have lost an instruction, so what the kernel computes is anybody's guess.
+    """
+    written: set[int] = set()
+    found = []
+    for opcode, operands in _INSTRUCTION.findall(text):
+        target, read = _uniform(opcode, [part.strip() for part in re.split(r",(?![^\[]*\])", operands)])
+        found += [f"UR{register} in {opcode} {operands}" for register in sorted(read - written)]
+        written |= target | read
+    return found
+
+
+def _uniform(opcode: str, operands: list[str]) -> tuple[set[int], set[int]]:
+    """The uniform registers that an instruction writes, and those that it reads."""
+    target: set[int] = set()
+    if _WRITES.match(opcode):
+        place = next((n for n, operand in enumerate(operands) if not re.fullmatch(r"U?P(T|\d)", operand)), 0)
+        if register := re.fullmatch(r"UR(\d+)", operands[place]):
+            size = 4 if ".128" in opcode else 2 if ".64" in opcode or ".WIDE" in opcode else 1
+            target = set(range(int(register[1]), int(register[1]) + size))
+            operands = operands[place + 1 :]
+    read = set()
+    for operand in operands:
+        for first in map(int, _UNIFORM.findall(operand)):
+            if operand.startswith("gdesc["):  # two descriptors, or only the second where the left tile is in registers
+                begin = first + 2 if re.fullmatch(r"R\d+", operands[1]) else first
+                read |= set(range(begin, first + 4))
+            else:
+                read |= {first, first + 1} if ".64" in opcode and opcode.startswith("UIADD3") else {first}
+    return target, read

@@ -52,6 +52,19 @@ def too_large(entry: dict, card: Card) -> dict:
     return dict(kind="shared memory", message=message)
 
 
+def badly_assembled(entry: dict, lost: list[str]) -> dict:
+    """The problem of a kernel whose machine code reads registers that nothing has written.
+
+    lost: what `machine_code.never_written` found.
+    """
+    register, _, instruction = lost[0].partition(" in ")
+    message = (
+        f"{entry['kernel']} would compute nonsense: Triton's assembler, ptxas, lost the instruction that sets "
+        f"{register}, which `{instruction}` reads. Take tiles of another size, or another num_warps"
+    )
+    return dict(kind="assembler", message=message)
+
+
 def in_words(error: BaseException | None, kernel: JITCallable, printed: str) -> list[dict]:
     """The problems behind an exception of the compiler: dictionaries of kind, file, line and message.
 
