@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import LARGEST_HEAD, head, same_device, sequence, strided
+from annotated_examples.common.attention_tiles import fits
 from annotated_examples.common.constants import LOG2E
 from annotated_examples.common.sequences import looks_at_values, sequences_contract
 
@@ -108,6 +109,11 @@ def cut(x, cu_seqlens, BLOCK_T):
 # missing.
 def tensor(x, cu_seqlens=None):
     return (None, 0, 0, 0, 0) if x is None else strided(x, cu_seqlens)
+
+
+def suits(*tensors):
+    """Whether the fast kernels can take these (B, H, T, D): 16-bit numbers that a descriptor fits, at most 128 wide."""
+    return all(x.numel() and x.shape[3] <= 128 and fits(x) for x in tensors)
 
 
 # The states between chunks lie in memory only until the next kernel reads them. Beside bfloat16 rows they are rounded
@@ -231,13 +237,25 @@ def decays_of_sums(g):
 
 
 @triton.jit
-def between_sums(sums, TRANSPOSED: tl.constexpr = False):
+def between_sums(sums):
     place = tl.arange(0, sums.shape[0])
-    if TRANSPOSED:
-        decay = tl.where(place[:, None] <= place[None, :], tl.exp2(sums[None, :] - sums[:, None]), 0.0)
-    else:
-        decay = tl.where(place[:, None] >= place[None, :], tl.exp2(sums[:, None] - sums[None, :]), 0.0)
-    return decay
+    return tl.where(place[:, None] >= place[None, :], tl.exp2(sums[:, None] - sums[None, :]), 0.0)
+
+
+# ## TF32
+#
+# A tensor core doesn't multiply float32 numbers. It takes them as TF32: of the 23 bits of a fraction it looks at 10 and
+# drops the rest. So every factor becomes smaller, by a part in 2900 on average, and a sum of many products is too small
+# by as much: errors that all point the same way don't cancel. Rounded to the nearest number of 10 bits first, a factor
+# is as often too large as too small.
+#
+# Adding a half of what the last bit that stays is worth rounds up where the dropped bits are a half or more. The
+# fraction is at the end of the number, and the exponent above it: so a carry out of the fraction is right, too. NaN is
+# left alone. With all bits set, the sum would be no NaN any more.
+@triton.jit
+def round_to_tf32(x):
+    bits = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
+    return tl.where(x == x, bits.to(tl.float32, bitcast=True), x)
 
 
 # ## Products with a state
@@ -248,7 +266,7 @@ def between_sums(sums, TRANSPOSED: tl.constexpr = False):
 @triton.jit
 def state_product(rows, state, INPUT_PRECISION: tl.constexpr):
     if rows.dtype == tl.float16:
-        product = tl.dot(rows.to(tl.float32), state, input_precision="tf32")
+        product = tl.dot(rows.to(tl.float32), round_to_tf32(state), input_precision="tf32")
     else:
         product = tl.dot(rows, state.to(rows.dtype), input_precision=INPUT_PRECISION)
     return product
@@ -279,10 +297,16 @@ def gate_gradient(m, into, dtype: tl.constexpr):
     from_t, before = place[:, None] >= place[None, :], place[:, None] < place[None, :]
     m = tl.where(before, m, 0.0)
     # A sum over i ≥ t is a product with a triangle of ones. Its zeros would make NaN of an infinity that has no part in
-    # the sum: what isn't finite is counted apart. Factors of 16 bits are less exact than TF32.
+    # the sum: what isn't finite is counted apart. Beside 16-bit factors TF32 is exact enough.
     PRECISION: tl.constexpr = "ieee" if dtype == tl.float32 else "tf32"
     finite = tl.abs(m) < float("inf")
-    inside = tl.dot(tl.where(finite, m, 0.0), from_t.to(tl.float32), input_precision=PRECISION)
+    terms, ones = tl.where(finite, m, 0.0), from_t.to(tl.float32)
+    if dtype == tl.float16:
+        coarse = round_to_tf32(terms)
+        inside = tl.dot(coarse, ones, input_precision="tf32")
+        inside = tl.dot(terms - coarse, ones, inside, input_precision="tf32")
+    else:
+        inside = tl.dot(terms, ones, input_precision=PRECISION)
     spoilt = tl.dot((~finite).to(tl.float16), from_t.to(tl.float16), input_precision="ieee") > 0.0
     inside = tl.where(spoilt, float("nan"), inside)
     return tl.sum(tl.where(before, inside + into[:, None], 0.0), axis=0)

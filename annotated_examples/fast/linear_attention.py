@@ -46,10 +46,10 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import head, sequence
-from annotated_examples.common.attention_tiles import describe, fits, load_rows
+from annotated_examples.common.attention_tiles import describe, load_rows
 from annotated_examples.common.chunks import (
     between_sums, contract, decays_of_sums, load_gates, load_state, new_like, new_state, state_product, store_block,
-    tensor,
+    suits, tensor,
 )  # fmt: skip
 from annotated_examples.common.opaque import opaque
 from annotated_examples.recurrences import linear_attention as lesson
@@ -100,7 +100,7 @@ def walk_kernel(
 #
 # With 64 columns a state takes 64 registers of each of 128 threads, and two programs fit on a multiprocessor: while one
 # waits for a product, the tensor cores work for the other. With all 128 columns and eight warps only one program would
-# fit.
+# fit. Narrower values than that are padded to 64 columns on four warps, see the lesson.
 @opaque(
     "(Tensor q, Tensor k, Tensor v, Tensor? g, Tensor? initial_state, Tensor? cu_seqlens, *, float scale) "
     "-> (Tensor, Tensor)",
@@ -108,13 +108,13 @@ def walk_kernel(
 )
 def linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None):
     """`(o, final_state)`, as the lesson's."""
-    if not all(x.numel() and x.shape[3] <= 128 and fits(x) for x in (q, k, v)):
+    if not suits(q, k, v):
         tiles = dict(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
         return lesson.linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, scale=scale, **tiles)
     checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
     (D, E), H = (q.shape[3], v.shape[3]), v.shape[1]
     BLOCK_D, BLOCK_T = max(16, triton.next_power_of_2(D)), BLOCK_T or 64
-    BLOCK_E = BLOCK_E or min(64, max(16, triton.next_power_of_2(E)))
+    BLOCK_E = BLOCK_E or (64 if BLOCK_D > 32 else min(64, max(16, triton.next_power_of_2(E))))
     o, final = new_like(v, cu_seqlens), new_state(q, v, cu_seqlens)
     if final.numel():
         launch(

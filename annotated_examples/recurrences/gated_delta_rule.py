@@ -20,7 +20,7 @@ and its inverse $(I + A)^{-1}$ depends on keys, gates and $\beta$ alone. So all 
 **What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^3$ multiplications for each doubling on the way to
 the inverse, and $C^2 (3 D + 2 E) + 3 C D E$ in products. $W$ and $U$ are written and read, beside the states. Backward
 computes all of that again instead of keeping it. [The fast version](../fast/gated_delta_rule.py) stores neither $W$
-nor, forward, the states.
+nor the states.
 
 **Contract.** As linear attention, and `beta` is (B, T, H), in float32 or the dtype of `q`, usually between 0 and 1, at
 most 2. Keys should have length 1 at most: where $|1 - \beta \|k\|^2| > 1$ the state grows without bound.
@@ -134,16 +134,20 @@ def wy_kernel(
     overlap = tl.dot(k, tl.trans(k), input_precision=INPUT_PRECISION) * decay_between(g) * beta[:, None]
     a = tl.where(place[:, None] > place[None, :], overlap, 0.0)
     inverse = inverse_of_system(a, BLOCK_T, "ieee" if k.dtype == tl.float32 else "tf32")
+    # Its diagonal of ones is left out: what a token writes of its own is added in float32, and only what others take
+    # away is rounded.
+    inverse -= tl.where(place[:, None] == place[None, :], 1.0, 0.0)
     if inverse_tensor[0] is not None:  # backward wants it
         store_block(head(inverse_tensor, c, h, 0), inverse, place, BLOCK_T, place, BLOCK_T)
     # [[tag: GD-W]]
-    scaled = (k * (beta * decay_from_start(g))[:, None]).to(k.dtype)
-    w = tl.dot(inverse.to(k.dtype), scaled, input_precision=INPUT_PRECISION)
+    scaled = k * (beta * decay_from_start(g))[:, None]
+    w = multiply_add(inverse.to(k.dtype), scaled.to(k.dtype), scaled, INPUT_PRECISION)
     store_block(head(w_tensor, b, h, start), w, offs_t, length, offs_d, D)
     for start_e in tl.range(0, E, BLOCK_E):
         offs_e = start_e + tl.arange(0, BLOCK_E)
         v = load_block(head(v_tensor, b, h, start), offs_t, length, offs_e, E)
-        u = tl.dot(inverse.to(v.dtype), (v * beta[:, None]).to(v.dtype), input_precision=INPUT_PRECISION)
+        own = v * beta[:, None]
+        u = multiply_add(inverse.to(v.dtype), own.to(v.dtype), own, INPUT_PRECISION)
         store_block(head(u_tensor, b, h, start), u, offs_t, length, offs_e, E)
 
 
@@ -216,7 +220,7 @@ def delta_state_gradients_kernel(
         p = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale * decay_between_transposed(g)
         du = state_product(k, dstate, INPUT_PRECISION) * decay_to_end(g)[:, None]
         du = multiply_add(p.to(do.dtype), do, du, INPUT_PRECISION)
-        dr = tl.dot(tl.trans(inverse), du.to(do.dtype), input_precision=INPUT_PRECISION)
+        dr = multiply_add(tl.trans(inverse), du.to(do.dtype), du, INPUT_PRECISION)
         store_block(dr_head, dr, offs_t, length, offs_e, E)
         # [[tag: GD-dS]]
         asked = (dr * -(beta * left)[:, None]).to(k.dtype)

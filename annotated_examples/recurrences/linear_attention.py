@@ -303,10 +303,13 @@ def sizes(q, v, BLOCK_T, BLOCK_E):
         T, most = (32, 32) if max(D, E) <= 64 else (16, 16)
     else:
         T, most = (64, 64) if narrow else (32, 32)
-    # Several products of tiles 32 wide on four warps read past the end of shared memory in Triton 3.7.1.
+    # On Hopper four warps multiply together, `wgmma`, and find their tiles by descriptors. The assembler of Triton 3.6
+    # and 3.7 gets those of tiles up to 32 wide wrong in kernels of several products: keys that narrow go to two warps,
+    # which multiply each for itself, and beside wider keys values are padded to 64 columns.
+    least = 16 if BLOCK_D <= 32 or q.dtype == torch.float32 else most
     return dict(
         D=D, E=E, INPUT_PRECISION=input_precision(), BLOCK_T=BLOCK_T or T, BLOCK_D=BLOCK_D,
-        BLOCK_E=BLOCK_E or min(most, max(16, triton.next_power_of_2(E))),
+        BLOCK_E=BLOCK_E or min(most, max(least, triton.next_power_of_2(E))),
         num_warps=2 if BLOCK_D <= 32 and q.dtype != torch.float32 else 4 if narrow else 8, num_stages=2,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import numpy
 import pytest
 import torch
 
@@ -54,6 +55,31 @@ def dtype_name(value: object) -> str:
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> torch.Tensor:
     return (torch.randn(shape, device=DEVICE) * scale).to(dtype)
+
+
+@contextlib.contextmanager
+def tensor_cores():
+    """In the interpreter, products in TF32 as a card makes them: the last 13 bits of float32 factors are dropped."""
+    if not device.INTERPRET:
+        yield
+        return
+    from triton._C.libtriton import ir
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    def cut(factor):
+        bits = numpy.ascontiguousarray(factor.data).view(numpy.uint32) & numpy.uint32(0xFFFFE000)
+        return TensorHandle(bits.view(numpy.float32), factor.dtype.scalar)
+
+    def create_dot(self, a, b, accumulator, precision, *arguments):
+        if precision == ir.INPUT_PRECISION.TF32 and a.data.dtype == b.data.dtype == numpy.float32:
+            a, b = cut(a), cut(b)
+        return exact(self, a, b, accumulator, precision, *arguments)
+
+    exact, InterpreterBuilder.create_dot = InterpreterBuilder.create_dot, create_dot
+    try:
+        yield
+    finally:
+        InterpreterBuilder.create_dot = exact
 
 
 def random_layer(kind: type, *arguments, **options):

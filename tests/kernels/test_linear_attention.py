@@ -21,8 +21,9 @@ The traps of such kernels in use, and the check or mutant ("…") that holds eac
 16. Products of float32 in TF32: "fp32 products in tf32", on a card.
 17. Chunks of other sizes disagree: `test_chunks_of_all_sizes_agree`, `test_lengths_around_a_chunk`.
 18. Errors of the exponential add up in a product of forty: `exponentials`, "the hardware's exponential".
+19. Tensor cores cut float32 factors off where they should be rounded: `factors_that_are_cut_off`, two mutants.
 
-What compilers got wrong on Hopper (H1 to H9), and what holds each here and in the delta rule:
+What compilers got wrong on Hopper (H1 to H10), and what holds each here and in the delta rule:
 
 - H1, a product of a transposed tile that was just computed: `test_only_loaded_tiles_are_transposed`.
 - H2, tiles 32 wide on four warps; H3, the delta rule's last kernel on four warps: `test_warps_that_compile_right`.
@@ -32,6 +33,8 @@ What compilers got wrong on Hopper (H1 to H9), and what holds each here and in t
 - H8, offsets of 32 bits: `test_offsets_beyond_32_bits`, on a card `test_more_than_2_to_the_31_elements`.
 - H9, scans from the end: on a card `test_both_directions_compile_right` of cumsum, and
     `test_scans_of_both_directions_compile_right` of linear_recurrence.
+- H10, tiles up to 32 columns wide of values that were computed, on four warps: the assembler loses where they lie.
+    `test_narrow_values_are_padded`, and the machine code of every kernel in `test_every_kernel_fits`.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
@@ -94,7 +97,10 @@ OF_SHARED = [
     Mutant("gates past the end aren't masked", "mask=offs_t < length, other=0.0", "mask=offs_t < length + 1, other=0.0"),
     Mutant("trap 5: a gate gets its own token's share", ", place[:, None] < place[None, :]\n", ", place[:, None] <= place[None, :]\n"),
     Mutant("gates after the reading token", "from_t, before = place[:, None] >= place[None, :]", "from_t, before = place[:, None] > place[None, :]"),
-    Mutant("trap 6: states in float16", "    if rows.dtype == tl.float16:\n        product = tl.dot(rows.to(tl.float32), state, input_precision=\"tf32\")\n    else:\n", "    if True:\n"),
+    Mutant("trap 6: states in float16", "    if rows.dtype == tl.float16:\n        product = tl.dot(rows.to(tl.float32), round_to_tf32(state), input_precision=\"tf32\")\n    else:\n", "    if True:\n"),
+    Mutant("trap 19: a state is cut off", "round_to_tf32(state), input", "state, input"),
+    Mutant("trap 19: what passes a gate is cut off", "inside = tl.dot(terms - coarse, ones, inside, input_precision=\"tf32\")", "inside = tl.dot(terms, ones, input_precision=\"tf32\")"),
+    Mutant("trap 19: NaN isn't left alone", "tl.where(x == x, bits.to(tl.float32, bitcast=True), x)", "bits.to(tl.float32, bitcast=True)"),
     Mutant("a gate gets no share of its own token", "tl.where(place[:, None] >= place[None, :], out[:, None], 0.0)", "tl.where(place[:, None] > place[None, :], out[:, None], 0.0)"),
     Mutant("chunks are counted from the batch's start", "n = c - tl.load(first_ptr + b)", "n = c"),
     Mutant("trap 13: rows of no sequence", "torch.empty_like if cu_seqlens is None else torch.zeros_like", "torch.empty_like"),
@@ -118,6 +124,8 @@ def check(module):
     sequences(module, [3, 0, 40, 5, 1], behind=4)
     no_gradient_without_effect(module)
     exponentials(module.decay_of_all.fn.__globals__["decay_of"])
+    factors_that_are_cut_off(module)
+    rounding(module.gate_gradient.fn.__globals__["round_to_tf32"])
     harness.assert_gradient_penalty_raises(
         module.linear_attention, {n: x for n, x in tensors(T=3).items() if n != "initial_state"}
     )
@@ -173,6 +181,36 @@ def large_states_in_float16(module):
         o = module.linear_attention(**inputs, scale=1.0)
         exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups, scale=1.0)["o"]
         assert accuracy.errors(o, exact).rms < 4 * torch.finfo(torch.float16).eps
+
+
+def factors_that_are_cut_off(module):
+    """Trap 19. The gates' gradient is float32: rounding in it all goes the same way, and doesn't get lost in that of
+    the result. Beside a large initial state nearly all of it comes through products with a state."""
+    for size in (1.0, 8.0):
+        inputs = tensors(T=70, D=32, E=32, dtype=torch.float16)
+        inputs["initial_state"] *= size
+        ups = upstreams(inputs)
+        with harness.tensor_cores():
+            mine = results(module.linear_attention, inputs, ups)["dg"]
+        exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups)["dg"]
+        assert accuracy.errors(mine, exact).rms < 2.5e-4
+
+
+@triton.jit
+def rounding_kernel(x_ptr, out_ptr, ROUND: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, ROUND(tl.load(x_ptr + offs)))
+
+
+def rounding(round_to_tf32):
+    """To the nearest of the numbers with 10 bits after the point; NaN, of all bits too, stays NaN."""
+    x = randn(64)
+    x[0], x[1:3] = math.inf, torch.tensor([-1, 0x7FFFFFFF], dtype=torch.int32).view(torch.float32)
+    out = torch.empty_like(x)
+    rounding_kernel[(1,)](x, out, ROUND=round_to_tf32, BLOCK=64)
+    assert out[0] == math.inf and out[1:3].isnan().all()
+    mantissa, exponent = torch.frexp(x[3:].double())
+    assert torch.equal(out[3:].double(), torch.ldexp((mantissa * 2**11).round(), exponent - 11))
 
 
 @triton.jit
@@ -519,6 +557,14 @@ def test_warps_that_compile_right(lesson, monkeypatch):
     for D in (16, 64, 128, 256):
         for dtype in (torch.bfloat16, torch.float32):
             assert warps_of(lesson, monkeypatch, D, dtype).get("wy_backward_kernel", 2) == 2
+
+
+@pytest.mark.parametrize(("D", "E", "width"), [(16, 8, 16), (32, 20, 32), (33, 20, 64), (128, 16, 64), (64, 256, 32)])
+def test_narrow_values_are_padded(D, E, width):
+    """H10: beside keys wider than 32 numbers, which four warps multiply together."""
+    q, v = (torch.empty(1, 1, 70, size, dtype=torch.float16) for size in (D, E))
+    assert module.sizes(q, v, None, None)["BLOCK_E"] == width
+    assert module.sizes(q.float(), v.float(), None, None)["BLOCK_E"] <= 32
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
