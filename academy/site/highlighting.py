@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from pygments import highlight
@@ -33,3 +34,19 @@ def highlighted(text: str) -> list[str]:
         return highlight(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
 
     return kept("code", [text, made_by("academy.site.highlighting")], made)
+
+
+#: Spans of code that look as they would without: plain names, and the spaces between words.
+_PLAIN = re.compile(r'<span class="(?:n|w)">([^<]*)</span>')
+#: Operators and punctuation have one colour: neighbours are one span.
+_SIGNS = re.compile(r'<span class="[op]">[^<]*</span>(?: *<span class="[op]">[^<]*</span>)+')
+_SIGN = re.compile(r'<span class="[op]">([^<]*)</span>')
+
+
+def lean(html: str) -> str:
+    """A page whose code has a fifth fewer elements, of which a phone lays out thousands. Call it last."""
+    return _SIGNS.sub(_as_one, _PLAIN.sub(r"\1", html))
+
+
+def _as_one(signs: re.Match) -> str:
+    return '<span class="p">' + _SIGN.sub(r"\1", signs[0]) + "</span>"

@@ -44,6 +44,7 @@ from academy.site import (
     stylesheet,
 )
 from academy.site.broken_links import LinkPlaces
+from academy.site.highlighting import lean
 from academy.site.library import Library
 
 ACADEMY = ROOT / "academy"
@@ -198,7 +199,7 @@ class AcademyPlugin(BasePlugin):
 
         # A result without a type starts with a dash in mkdocstrings' lists.
         html = re.sub(r'(<li class="doc-section-item field-body">\s*)–\s*', r"\1", html)
-        return chapters.with_drawings(LINK.sub(resolve, html), page)
+        return lean(chapters.with_drawings(LINK.sub(resolve, html), page))
 
     def on_post_page(self, output, *, page, config):
         """In the sidebar of their own section, derivations and benchmarks needn't say again what they are."""

@@ -12,7 +12,7 @@ import yaml
 from mkdocs.config import load_config
 
 from academy.book.learning_path import LearningPath, kind
-from academy.site import chapters
+from academy.site import chapters, highlighting
 from academy.site.glossary import ON_A_PAGE, Glossary
 from academy.site.library import Library
 from academy.site.page_facts import title
@@ -224,6 +224,23 @@ def test_a_kernel_page_marks_names_in_code_notes_and_formulas(site, page):
     assert re.search(r'<code[^>]* data-v="x"[^>]*>x</code>', source), "`x` in a note is not marked"
     assert re.search(r'class="enclosing[^"]*" data-v="', source), "no formula has a marked variable"
     assert 'aria-label="Symbols and their names in the code"' in source
+
+
+@pytest.mark.parametrize("page", ["kernels/classics/layernorm.md", "exercises/first_kernel/reverse.md"])
+def test_code_has_an_element_only_where_it_has_a_colour_or_a_mark(site, page):
+    source = at(site, page)
+    assert not re.search(r'<span class="(?:n|w)">', source)
+    assert not re.search(r'<span class="[op]">[^<]*</span> *<span class="[op]">', source)
+
+
+def test_lean_code_says_the_same():
+    text = "x_ptr = tl.load(a[0] + (b - c), mask=m)  # why\n@f\ndef g(): return a<b\n"
+    lines = highlighting.highlighted(text)
+    lean = [highlighting.lean(line) for line in lines]
+    assert html.unescape(re.sub(r"<[^>]+>", "", "\n".join(lean))) == text
+    assert lean[0].startswith('x_ptr <span class="o">=</span> tl<span class="o">.</span><span class="nb">load</span>')
+    assert 'b <span class="o">-</span> c<span class="p">),</span> mask' in lean[0]
+    assert highlighting.lean('<span class="n" data-v="x">x</span>') == '<span class="n" data-v="x">x</span>'
 
 
 @pytest.mark.parametrize(
