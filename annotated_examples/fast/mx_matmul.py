@@ -24,9 +24,9 @@ eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left 
 [[bench: mx_matmul/ladder/in order in each program/32_rows_ms]], and cuBLAS
 [[bench: mx_matmul/ladder/cuBLAS/32_rows_ms]]; 64 take [[bench: mx_matmul/ladder/in order beforehand/64_rows_ms]], and
 cuBLAS [[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. And even with one row it is far behind the memory, which could
-deliver the weights in 8 µs. A graph with an empty kernel takes
-[[bench: mx_matmul/ladder/an empty kernel/1_row_ms]] of the time. If words were multiplied as they are, all of it would
-take [[bench: mx_matmul/ladder/nothing decoded/1_row_ms]]. The rest is decoding: of the 876 instructions for 256 weights
+deliver the weights in less than half the time. A graph with an empty kernel takes
+[[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied as they are, all of it would take
+[[bench: mx_matmul/ladder/nothing decoded/1_row_ms]]. The rest is decoding: of the 876 instructions for 256 weights
 in each thread, 256 multiply, 257 mask, and 162 move bits. [Packed integers](low_bit/__init__.py) have it easier: their
 scale stands in front of a sum of 128 products, not of 32, and their zero point makes a code a number without any
 multiplication.

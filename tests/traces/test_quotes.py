@@ -176,7 +176,7 @@ def test_changed_claims_fail_the_whole_check_with_file_and_line(path, recordings
         at = digits[-1].start()
         changed = claim.right[:at] + str((int(claim.right[at]) + 1) % 10) + claim.right[at + 1 :]
         lines = text.split("\n")
-        if claim.right not in lines[claim.line - 1][claim.col - 1 :]:
+        if f"= {claim.right}" not in lines[claim.line - 1][claim.col - 1 :]:
             continue  # the claim goes over two lines
         head, tail = lines[claim.line - 1][: claim.col - 1], lines[claim.line - 1][claim.col - 1 :]
         lines[claim.line - 1] = head + tail.replace(f"= {claim.right}", f"= {changed}", 1)
