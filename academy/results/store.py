@@ -6,21 +6,17 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
 from academy import textfiles
-from academy.book import benchmarks, layout, syntax
-
-#: What may change in a kernel file without making its measurements stale.
-NOT_MEASURED = {"EXAMPLE"}
+from academy.book import benchmarks, layout
+from academy.results import measured_code
 
 
 class OtherDevice(ValueError):
@@ -41,38 +37,8 @@ def sources(files: dict[str, str], root: Path) -> dict[str, str]:
 
 
 def source_hash(path: Path, root: Path) -> str:
-    """Hash of a kernel file's syntax tree, without comments, docstrings and what can't change a speed (`NOT_MEASURED`).
-
-    Kernel files of this repository that it imports, directly or not, count too. The same on every Python version:
-    fields that a later version added are left out while they are empty, which `ast.dump` would not do.
-    """
-    code = [_measured_code(file.read_text("utf-8")) for file in syntax.built_on([path], root)]
-    return hashlib.sha256(b"".join(code)).hexdigest()[:16]
-
-
-@lru_cache(256)
-def _measured_code(text: str) -> bytes:
-    tree = syntax.bare(text)
-    tree.body = [node for node in tree.body if not _is_excluded(node)]
-    return _canonical(tree).encode()
-
-
-def _is_excluded(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name in NOT_MEASURED
-    if isinstance(node, ast.If):  # `if __name__ == "__main__":`
-        return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
-    return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id in NOT_MEASURED for t in node.targets)
-
-
-def _canonical(node: object) -> str:
-    if isinstance(node, ast.AST):
-        fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
-        constant = repr(node.value) if isinstance(node, ast.Constant) else ""
-        return f"{type(node).__name__}({constant}{','.join(f'{n}={_canonical(v)}' for n, v in fields if n != 'kind')})"
-    if isinstance(node, list):
-        return f"[{','.join(map(_canonical, node))}]"
-    return repr(node)
+    """Hash of the code that a kernel file's speed depends on (`academy.results.measured_code`)."""
+    return hashlib.sha256(measured_code.of(path, root)).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------- files
