@@ -116,9 +116,17 @@ def built_on(files: Iterable[Path], root: Path) -> list[Path]:
 
 def imported_kernels(text: str, root: Path) -> list[Path]:
     """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
-    places = [root / name.replace(".", "/") for name in _imports(text)] if layout.KERNELS in text else []
-    files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
-    return [file for file in files if file.is_file() and layout.is_module(file)]
+    names = _imports(text) if layout.KERNELS in text else []
+    return [file for name in names if (file := kernel_file(name, root))]
+
+
+def kernel_file(name: str, root: Path) -> Path | None:
+    """The kernel file under `root` of a module's whole dotted name, if it is one."""
+    place = root / name.replace(".", "/")
+    for file in (place.with_suffix(".py"), place / "__init__.py"):
+        if name.startswith(f"{layout.KERNELS}.") and file.is_file() and layout.is_module(file):
+            return file
+    return None
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,12 +21,13 @@ def of(path: Path, root: Path) -> bytes:
     speed (`NOT_MEASURED`) don't count. The same on every Python version: fields that a later version added are left
     out while they are empty, which `ast.dump` would not do.
     """
+    statements = cache(lambda file: _statements(file.read_text("utf-8")))
     taken: dict[Path, set[int]] = {path: set()}
     work: list[tuple[Path, str | None]] = [(path, None)]
     asked = set(work)
     while work:
         file, name = work.pop()
-        for at, statement in enumerate(_statements(file.read_text("utf-8"))):
+        for at, statement in enumerate(statements(file)):
             binds = statement.binds
             if at in taken.setdefault(file, set()) or not (name is None or name in binds or not binds):
                 continue
@@ -38,7 +39,7 @@ def of(path: Path, root: Path) -> bytes:
             asked.update(new)
             work += new
     ordered = [path, *sorted(file for file in taken if file != path)]
-    code = [_statements(file.read_text("utf-8"))[at].code for file in ordered for at in sorted(taken[file])]
+    code = [statements(file)[at].code for file in ordered for at in sorted(taken[file])]
     return "\n".join(code).encode()
 
 
@@ -95,19 +96,12 @@ def _imported(node: ast.stmt, root: Path, only: str | None) -> Iterator[tuple[Pa
         if isinstance(part, ast.ImportFrom) and part.module and not part.level:
             for alias in part.names:
                 if only is None or part is not node or (alias.asname or alias.name) == only:
-                    inside, whole = _file(part.module, root), _file(f"{part.module}.{alias.name}", root)
-                    yield from [(whole, None)] if whole else [(inside, alias.name)] if inside else []
+                    if whole := syntax.kernel_file(f"{part.module}.{alias.name}", root):
+                        yield whole, None
+                    elif inside := syntax.kernel_file(part.module, root):
+                        yield inside, alias.name
         elif isinstance(part, ast.Import):
-            yield from ((file, None) for alias in part.names if (file := _file(alias.name, root)))
-
-
-def _file(module: str, root: Path) -> Path | None:
-    """The kernel file of a module's dotted name, if it is one."""
-    place = root / module.replace(".", "/")
-    for file in (place.with_suffix(".py"), place / "__init__.py"):
-        if module.startswith(f"{layout.KERNELS}.") and file.is_file() and layout.is_module(file):
-            return file
-    return None
+            yield from ((file, None) for alias in part.names if (file := syntax.kernel_file(alias.name, root)))
 
 
 def _canonical(node: object) -> str:

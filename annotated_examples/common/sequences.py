@@ -45,6 +45,13 @@ def new_rows(x, cu_seqlens=None, dtype=None):
     return make(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
+# Kernels that walk along one sequence at a time are for longer ones.
+def few_tokens(x, cu_seqlens):
+    """Whether the sequences have fewer than 16 tokens on average, or there are none."""
+    batch = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    return batch == 0 or 16 * batch > x.shape[:-1].numel()
+
+
 # A table for kernels whose tiles hold rows of several sequences.
 def owners(cu_seqlens, total):
     """The sequence of each of `total` rows, int32; -1 for rows behind the last."""

@@ -36,7 +36,7 @@ from annotated_examples.common.chunks import chunk_at, cut
 from annotated_examples.common.constants import LOG2E
 from annotated_examples.common.norms import add_partial_sums
 from annotated_examples.common.opaque import opaque
-from annotated_examples.common.sequences import new_rows, strided_rows
+from annotated_examples.common.sequences import few_tokens, new_rows, strided_rows
 from annotated_examples.recurrences import causal_conv1d as lesson
 from annotated_examples.recurrences.causal_conv1d import (
     call, causal_conv1d_reference, contract, empty_backward, empty_forward, final_state_kernel, state_gradient_kernel,
@@ -291,12 +291,6 @@ def causal_conv1d_backward_kernel(
 # that the next one computes as well: there a chunk has up to 512 tokens, if that leaves 2048 programs. One warp has 128
 # channels, four in each thread. The final state and the gradient of the first one are small, and the lesson's kernels
 # make them.
-def few_tokens(x, cu_seqlens):
-    """Whether the sequences have fewer than 16 tokens on average, or there are none."""
-    batch = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    return batch == 0 or 16 * batch > x.shape[:-1].numel()
-
-
 def length_of(x, BLOCK_D):
     """Tokens of a chunk in backward, a power of two from 64 to 512."""
     tokens = x.shape[:-1].numel() * cdiv(x.shape[-1], BLOCK_D) // 2048

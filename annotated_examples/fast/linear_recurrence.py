@@ -33,7 +33,7 @@ import triton.language as tl
 
 from annotated_examples.common.attention import sequence
 from annotated_examples.common.opaque import opaque
-from annotated_examples.common.sequences import new_rows, strided_rows
+from annotated_examples.common.sequences import few_tokens, new_rows, strided_rows
 from annotated_examples.recurrences import linear_recurrence as lesson
 from annotated_examples.recurrences.linear_recurrence import (
     call, contract, empty_backward, empty_forward, linear_recurrence_reference,
@@ -234,9 +234,9 @@ FEW = dict(ROWS=16, STRETCHES=32, BLOCK_D=16, num_warps=8)
 
 def tiles(x, cu_seqlens, many, few):
     """One of the two, or None if the sequences are left to the lesson."""
-    batch = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    if 16 * batch > x.shape[:-1].numel():
+    if few_tokens(x, cu_seqlens):
         return None
+    batch = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
     return many if batch * x.shape[-1] >= MANY_CHANNELS else few
 
 
