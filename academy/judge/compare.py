@@ -62,11 +62,15 @@ def assert_right(
         accuracy.check(name, value, pytorch[name], exact[name], eps=eps)
 
 
-def assert_bitwise_repeatable(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor) -> None:
-    """The same call twice gives the same bits, forward and backward."""
-    first, second = (gradients(function, inputs, upstream) for _ in range(2))
-    for name in first:
-        assert torch.equal(first[name], second[name]), f"{name} differs between two equal calls"
+def assert_bitwise_repeatable(
+    function: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None, times: int = 2
+) -> None:
+    """Each of `times` equal calls gives the same bits, forward and backward."""
+    first = gradients(function, inputs, upstream)
+    for _ in range(times - 1):
+        again = gradients(function, inputs, upstream)
+        for name in first:
+            assert torch.equal(first[name], again[name]), f"{name} differs between two equal calls"
 
 
 def assert_gradient_penalty_raises(function: Callable, inputs: dict[str, torch.Tensor], constant: bool = True) -> None:

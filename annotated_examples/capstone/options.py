@@ -6,7 +6,7 @@ exchange is one word of the configuration:
 
 | option | what is exchanged | with |
 |---|---|---|
-| `feed_forward="experts"` | the gated unit | [a router](../moe/router.py) and [a layer of experts](../moe/moe_mlp.py) |
+| `feed_forward="experts"` | the gated unit | [a router](../moe/router.py) and [experts](../fast/moe_mlp.py) |
 | `linear="row"`, or another recipe | the products of all layers | [those in eight bits](../fp8/linear.py) |
 | `mixer="hybrid"` | attention, in three layers of four | [the gated delta rule](../fast/gated_delta_rule.py) |
 
@@ -57,8 +57,9 @@ from annotated_examples.capstone import gpt
 from annotated_examples.classics.dropout import dropout_reference
 from annotated_examples.classics.swiglu import swiglu, swiglu_reference
 from annotated_examples.fast.gated_delta_rule import gated_delta_rule
+from annotated_examples.fast.moe_mlp import moe_mlp
 from annotated_examples.fp8.linear import RECIPES, float8_linear, float8_linear_reference
-from annotated_examples.moe.moe_mlp import moe_mlp, moe_mlp_reference
+from annotated_examples.moe.moe_mlp import moe_mlp_reference
 from annotated_examples.moe.router import (
     load_balancing_loss,
     load_balancing_loss_reference,

@@ -36,6 +36,8 @@ from academy.judge.mutants import Mutant, assert_caught, code_of, import_source,
 DEVICE = device.DEVICE
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 ROOT = Path(__file__).resolve().parents[2]
+#: How often a call is made that has to give the same bits: on a card often enough for a race to show.
+TIMES = [3, pytest.param(100, marks=pytest.mark.gpu)]
 
 # A failure is the kernel's: pytest shows no function that says `__tracebackhide__`, but the test that called it. Where
 # that is a context manager, contextlib calls its end.

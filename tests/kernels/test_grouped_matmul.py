@@ -210,6 +210,12 @@ def offsets_that_make_no_sense(module):
             module.grouped_sums_forward(a.t(), randn(9, 6), offsets, **SMALL_SUMS)
 
 
+def assert_the_same_bits(module, counts, K, N, times):
+    offsets, inputs = ends(counts), rows_of(counts, 5, K=K, N=N, dtype=torch.bfloat16)
+    call = lambda a, b, bias: module.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
+    harness.assert_bitwise_repeatable(call, inputs, randn(sum(counts) + 5, N, dtype=torch.bfloat16), times)
+
+
 CHECKS = [
     both_kinds,
     counts_of_any_kind,
@@ -265,15 +271,9 @@ def test_as_many_experts_as_models_have(E):
     assert_right(lesson, sums_of(counts, 1, M=3, N=5), ends(counts))
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("times", harness.TIMES)
 def test_the_same_bits_every_time(times):
-    offsets, inputs = ends((40, 0, 25)), rows_of((40, 0, 25), 5, K=20, N=19, dtype=torch.bfloat16)
-    call = lambda a, b, bias: lesson.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
-    upstream = randn(70, 19, dtype=torch.bfloat16)
-    first = harness.gradients(call, inputs, upstream)
-    for _ in range(times - 1):
-        again = harness.gradients(call, inputs, upstream)
-        assert all(torch.equal(first[name], again[name]) for name in first)
+    assert_the_same_bits(lesson, (40, 0, 25), 20, 19, times)
 
 
 @pytest.mark.gpu

@@ -299,18 +299,11 @@ def test_every_choice_on_a_card(R, K, N, lies):
     right("sums", dw, a[: sum(counts)].t(), c[: sum(counts)], offsets)
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("times", harness.TIMES)
 def test_the_same_bits_every_time(times):
     """Small tiles for the interpreter, and on a card sizes that fill it."""
-    counts = (40, 0, 25) if device.INTERPRET else (4000, 0, 2500)
-    K, N = (24, 40) if device.INTERPRET else (512, 776)
-    offsets, inputs = ends(counts), rows_of(counts, 5, K=K, N=N, dtype=torch.bfloat16)
-    call = lambda a, b, bias: fast.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
-    upstream = randn(sum(counts) + 5, N, dtype=torch.bfloat16)
-    first = harness.gradients(call, inputs, upstream)
-    for _ in range(times - 1):
-        again = harness.gradients(call, inputs, upstream)
-        assert all(torch.equal(first[name], again[name]) for name in first)
+    sizes = ((40, 0, 25), 24, 40) if device.INTERPRET else ((4000, 0, 2500), 512, 776)
+    test_grouped_matmul.assert_the_same_bits(fast, *sizes, times)
 
 
 @pytest.mark.gpu

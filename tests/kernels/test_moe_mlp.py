@@ -25,6 +25,8 @@ The traps of such layers in use, and the check or mutant ("…") that holds each
 import pytest
 import torch
 
+from academy import device
+from annotated_examples.fast import moe_mlp as fast
 from annotated_examples.moe import moe_mlp as lesson
 from annotated_examples.moe import router
 from tests.kernels import harness
@@ -175,14 +177,22 @@ PAIRS += [
 test_mutant_is_caught = harness.mutant_test(lesson, PAIRS)
 
 
+#: Both files, and sizes for which the fast one takes its own products.
+BOTH = pytest.mark.parametrize(
+    "module, sizes", [(lesson, {}), (fast, dict(H=24, N=16, dtype=torch.bfloat16))], ids=["lesson", "fast"]
+)
 #: Programs walk over the experts before theirs, which takes the interpreter minutes.
-MANY = [pytest.param(6, 96, marks=pytest.mark.nightly), pytest.param(8, 256, marks=pytest.mark.gpu)]
+MANY = [
+    pytest.param(6, 96, marks=[pytest.mark.nightly] * device.INTERPRET),
+    pytest.param(8, 256, marks=pytest.mark.gpu),
+]
 
 
+@BOTH
 @pytest.mark.parametrize("k, E", MANY)
-def test_as_many_experts_as_models_have(k, E):
+def test_as_many_experts_as_models_have(k, E, module, sizes):
     """Most of them without a row."""
-    assert_right(lesson, layer(7, k, E, H=3, N=2), chosen(7, k, E))
+    assert_right(module, layer(7, k, E, **sizes or dict(H=3, N=2)), chosen(7, k, E))
 
 
 def test_a_router_in_front():
@@ -208,43 +218,47 @@ def test_a_router_in_front():
     assert experts_count == len(plain["down"])
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
-def test_the_same_bits_every_time(times):
-    inputs, experts = layer(40, 3, dtype=torch.bfloat16), chosen(40, 3)
-    upstream = randn(40, 9, dtype=torch.bfloat16)
-    first = harness.gradients(on(experts, lesson.moe_mlp), inputs, upstream)
-    for _ in range(times - 1):
-        again = harness.gradients(on(experts, lesson.moe_mlp), inputs, upstream)
-        assert all(torch.equal(first[name], again[name]) for name in first)
+@BOTH
+@pytest.mark.parametrize("times", harness.TIMES)
+def test_the_same_bits_every_time(times, module, sizes):
+    """Small for the interpreter, and on a card a size that fills it."""
+    T, large = (40, {}) if device.INTERPRET or module is lesson else (4000, dict(H=512, N=704))
+    inputs, experts = layer(T, 3, **dict(dtype=torch.bfloat16) | sizes | large), chosen(T, 3)
+    upstream = randn(*inputs["x"].shape, dtype=torch.bfloat16)
+    harness.assert_bitwise_repeatable(on(experts, module.moe_mlp), inputs, upstream, times)
 
 
-def test_a_second_backward_pass_and_frozen_parameters():
-    inputs, experts = layer(), chosen()
+@BOTH
+def test_a_second_backward_pass_and_frozen_parameters(module, sizes):
+    inputs, experts = layer(**sizes), chosen()
     leaves = {n: harness.leaf(v) for n, v in inputs.items()}
-    out = on(experts, lesson.moe_mlp)(**leaves)
+    out = on(experts, module.moe_mlp)(**leaves)
     once, twice = [torch.autograd.grad(out.sum(), list(leaves.values()), retain_graph=True) for _ in range(2)]
     assert all(torch.equal(one, other) for one, other in zip(once, twice))
     for place, name in enumerate(leaves):
         alone = {n: v if n == name else inputs[n] for n, v in leaves.items()}
-        (gradient,) = torch.autograd.grad(on(experts, lesson.moe_mlp)(**alone).sum(), leaves[name])
+        (gradient,) = torch.autograd.grad(on(experts, module.moe_mlp)(**alone).sum(), leaves[name])
         assert torch.equal(gradient, once[place]), name
 
 
-def test_a_plan_that_is_there():
-    inputs, experts = layer(), chosen()
+@BOTH
+def test_a_plan_that_is_there(module, sizes):
+    inputs, experts = layer(**sizes), chosen()
     plan = router.sort_by_expert(experts, 4)
-    out = lesson.moe_mlp(inputs["x"], experts, inputs["weights"], inputs["gate_up"], inputs["down"], plan=plan)
-    assert torch.equal(out, on(experts, lesson.moe_mlp)(**inputs))
+    out = module.moe_mlp(inputs["x"], experts, inputs["weights"], inputs["gate_up"], inputs["down"], plan=plan)
+    assert torch.equal(out, on(experts, module.moe_mlp)(**inputs))
 
 
 @pytest.mark.gpu
-def test_nobody_waits():
-    inputs, experts = layer(), chosen()
-    harness.assert_nobody_waits(lambda: harness.gradients(on(experts, lesson.moe_mlp), inputs))
+@BOTH
+def test_nobody_waits(module, sizes):
+    inputs, experts = layer(**sizes), chosen()
+    harness.assert_nobody_waits(lambda: harness.gradients(on(experts, module.moe_mlp), inputs))
 
 
-def test_second_derivative_raises():
-    harness.assert_gradient_penalty_raises(on(chosen(), lesson.moe_mlp), layer())
+@BOTH
+def test_second_derivative_raises(module, sizes):
+    harness.assert_gradient_penalty_raises(on(chosen(), module.moe_mlp), layer(**sizes))
 
 
 FINE = layer() | dict(experts=torch.zeros(11, 2, dtype=torch.int32, device=DEVICE))
@@ -266,8 +280,9 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize("module", (lesson, fast), ids=("lesson", "fast"))
 @pytest.mark.parametrize("error, name, change", BAD)
-def test_bad_arguments(error, name, change, monkeypatch):
+def test_bad_arguments(error, name, change, module, monkeypatch):
     monkeypatch.setenv("ACADEMY_DEBUG", "1")  # on a GPU values are looked at on request
     with pytest.raises(error, match=rf"^{name}\b"):
-        lesson.moe_mlp(**FINE | change)
+        module.moe_mlp(**FINE | change)

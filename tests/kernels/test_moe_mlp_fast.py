@@ -1,6 +1,6 @@
 """fast/moe_mlp: values and every gradient, with rows that are copied into order, and products by descriptors.
 
-What every layer of experts has to stand is in `test_moe_mlp`, and its checks run here as well. What is new, and what
+What every layer of experts has to stand is in `test_moe_mlp`, most of which runs with both files; its checks run here. What is new, and what
 holds it: rows behind the last expert's hold anything at all, since nobody copies them, `dropped_slots` and
 `rows_that_nobody_wrote`; a row longer than a block, `long_rows`; a weight's
 gradient is stored at its slot, "stored in the order of rows".
@@ -11,10 +11,8 @@ gradient is stored at its slot, "stored in the order of rows".
 import pytest
 import torch
 
-from academy import device
 from annotated_examples.fast import moe_mlp as fast
 from annotated_examples.moe import moe_mlp as lesson
-from annotated_examples.moe import router
 from tests.kernels import harness, test_moe_mlp
 from tests.kernels.harness import Mutant, randn
 from tests.kernels.test_moe_mlp import NAMES, chosen, layer, on
@@ -105,12 +103,6 @@ PAIRS += [
 test_mutant_is_caught = harness.mutant_test(fast, PAIRS)
 
 
-@pytest.mark.parametrize("k, E", test_moe_mlp.MANY)
-def test_as_many_experts_as_models_have(k, E):
-    """Most of them without a row."""
-    test_moe_mlp.assert_right(fast, layer(7, k, E, H=16, N=8, dtype=torch.bfloat16), chosen(7, k, E))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("T, k, E, H, N", [(700, 6, 16, 512, 704), (5000, 4, 12, 768, 512), (64, 2, 8, 256, 384)])
 def test_sizes_that_fill_a_card(T, k, E, H, N):
@@ -118,51 +110,3 @@ def test_sizes_that_fill_a_card(T, k, E, H, N):
     inputs = layer(T, k, E, H, N, dtype=torch.bfloat16)
     inputs |= dict(gate_up=inputs["gate_up"] * 2 / H**0.5, down=inputs["down"] * 2 / N**0.5)
     test_moe_mlp.assert_right(fast, inputs, chosen(T, k, E))
-
-
-@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
-def test_the_same_bits_every_time(times):
-    """Small for the interpreter, and on a card a size that fills it."""
-    T, H, N = (40, 24, 16) if device.INTERPRET else (4000, 512, 704)
-    inputs, experts = layer(T, 3, H=H, N=N, dtype=torch.bfloat16), chosen(T, 3)
-    upstream = randn(T, H, dtype=torch.bfloat16)
-    first = harness.gradients(on(experts, fast.moe_mlp), inputs, upstream)
-    for _ in range(times - 1):
-        again = harness.gradients(on(experts, fast.moe_mlp), inputs, upstream)
-        assert all(torch.equal(first[name], again[name]) for name in first)
-
-
-def test_a_second_backward_pass_and_frozen_parameters():
-    inputs, experts = layer(H=24, N=16, dtype=torch.bfloat16), chosen()
-    leaves = {n: harness.leaf(v) for n, v in inputs.items()}
-    out = on(experts, fast.moe_mlp)(**leaves)
-    once, twice = [torch.autograd.grad(out.sum(), list(leaves.values()), retain_graph=True) for _ in range(2)]
-    assert all(torch.equal(one, other) for one, other in zip(once, twice))
-    for place, name in enumerate(leaves):
-        alone = {n: v if n == name else inputs[n] for n, v in leaves.items()}
-        (gradient,) = torch.autograd.grad(on(experts, fast.moe_mlp)(**alone).sum(), leaves[name])
-        assert torch.equal(gradient, once[place]), name
-
-
-def test_a_plan_that_is_there():
-    inputs, experts = layer(H=24, N=16, dtype=torch.bfloat16), chosen()
-    plan = router.sort_by_expert(experts, 4)
-    out = fast.moe_mlp(inputs["x"], experts, inputs["weights"], inputs["gate_up"], inputs["down"], plan=plan)
-    assert torch.equal(out, on(experts, fast.moe_mlp)(**inputs))
-
-
-@pytest.mark.gpu
-def test_nobody_waits():
-    inputs, experts = layer(H=24, N=16, dtype=torch.bfloat16), chosen()
-    harness.assert_nobody_waits(lambda: harness.gradients(on(experts, fast.moe_mlp), inputs))
-
-
-def test_second_derivative_raises():
-    harness.assert_gradient_penalty_raises(on(chosen(), fast.moe_mlp), layer(H=24, N=16, dtype=torch.bfloat16))
-
-
-@pytest.mark.parametrize("error, name, change", test_moe_mlp.BAD)
-def test_bad_arguments(error, name, change, monkeypatch):
-    monkeypatch.setenv("ACADEMY_DEBUG", "1")  # on a GPU values are looked at on request
-    with pytest.raises(error, match=rf"^{name}\b"):
-        fast.moe_mlp(**test_moe_mlp.FINE | change)

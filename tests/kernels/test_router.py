@@ -417,7 +417,7 @@ def everything(logits):
     return [weights, experts, *lesson.sort_by_expert(experts, logits.shape[1]), loss, gradient]
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("times", harness.TIMES)
 def test_the_same_bits_every_time(times):
     logits = harness.leaf(randn(70, 24) if times == 3 else randn(8192, 256))
     first = everything(logits)
