@@ -12,6 +12,9 @@ DESCRIPTORS = "fast.low_bit.descriptors"
 MANY_ROWS = "fast.low_bit.many_rows"
 LOW_BIT = ("gemlite.gemm_splitK", "fast.low_bit")
 HALF = ("float16", "bfloat16")
+#: The kernels have no backward pass. Most are compared with the reference of the file that they are in.
+FORWARD = dict(dtypes=HALF, forward_only=True)
+PRODUCT = dict(pytorch="gemm_reference", **FORWARD)
 SMALL = {"M": 5, "N": 19, "G": 3, "W": 2, "P": 8}
 
 
@@ -74,7 +77,7 @@ def scaled_by_columns(A, M):
 
 
 # ---------------------------------------------------------------- helpers of gemm
-@case(modules=GEMM, returns="QM-mode0", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-mode0", sizes=SMALL)
 def pack_and_unpack(module, Q):
     return module.unpack(module.pack(columns(Q).long(), 4), 4).reshape(Q.shape).to(Q.dtype)
 
@@ -84,7 +87,7 @@ def _(Q):
     return Q + 0
 
 
-@case(modules=GEMM, returns="QM-scale", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-scale", sizes=SMALL)
 def quantize(module, X, W, P):
     return module.quantize(columns(X), 4, W * P)[1]
 
@@ -95,7 +98,7 @@ def _(X):
 
 
 # ---------------------------------------------------------------- gemm, by mode
-@case(modules=GEMM, returns="QM-C(B = QM-mode0)", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode0)", sizes=SMALL)
 def mode0(module, A, Q, W, P):
     words = packed(module, Q)
     return module.gemm(
@@ -103,7 +106,7 @@ def mode0(module, A, Q, W, P):
     )
 
 
-@case(modules=GEMM, returns="QM-C(B = QM-mode1)", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode1)", sizes=SMALL)
 def mode1(module, A, Q, Z, W, P):
     words = packed(module, Q)
     return module.gemm(
@@ -111,34 +114,28 @@ def mode1(module, A, Q, Z, W, P):
     )
 
 
-@case(modules=GEMM, returns="QM-C(B = QM-mode2)", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode2)", sizes=SMALL)
 def mode2(module, A, Q, S, W, P):
     return module.gemm(rows(A), packed(module, Q), S, None, W_nbits=4, group_size=W * P, W_group_mode=2)
 
 
-@case(modules=GEMM, returns="QM-C(B = QM-mode3)", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode3)", sizes=SMALL)
 def mode3(module, A, Q, S, Z, W, P):
     return module.gemm(rows(A), packed(module, Q), S, Z, W_nbits=4, group_size=W * P, W_group_mode=3)
 
 
-@case(modules=GEMM, returns="QM-C(B = QM-mode4)", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode4)", sizes=SMALL)
 def mode4(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
     return module.gemm(column_major(rows(A)), words, S, Z, W_nbits=4, group_size=W * P, W_group_mode=4, A_load_order=3)
 
 
-@case(
-    modules=GEMM,
-    returns="QM-C(B = QM-mode0)",
-    sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode0)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
 def nothing_packed(module, A, Q, W, P):
     return module.gemm(rows(A), columns(Q), None, None, W_nbits=16, group_size=W * P, W_group_mode=0)
 
 
-@case(modules=GEMM, returns="QM-channel(B = QM-mode0)", sizes=SMALL, dtypes=HALF, forward_only=True)
+@case(**FORWARD, modules=GEMM, returns="QM-channel(B = QM-mode0)", sizes=SMALL)
 def scaled_by_rows_and_columns(module, A, Q, s, t, W, P):
     return module.gemm(
         rows(A),
@@ -155,13 +152,11 @@ def scaled_by_rows_and_columns(module, A, Q, s, t, W, P):
 
 # ---------------------------------------------------------------- gemm, by tiles
 @case(
+    **PRODUCT,
     modules=GEMM,
-    pytorch="gemm_reference",
     returns="QM-channel(B = QM-mode0)",
     values=scaled_by_columns,
     sizes={"M": 37, "N": 69, "G": 3, "W": 2, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
 )
 def linear_order(module, A, Q, t, W, P):
     return module.gemm_forward(
@@ -181,13 +176,11 @@ def linear_order(module, A, Q, t, W, P):
 
 
 @case(
+    **PRODUCT,
     modules=GEMM,
-    pytorch="gemm_reference",
     returns="QM-channel(B = QM-mode0)",
     values=one_bit_scaled_by_rows,
     sizes={"M": 5, "N": 19, "G": 3, "W": 1, "P": 32},
-    dtypes=HALF,
-    forward_only=True,
 )
 def one_bit(module, A, Q, s, W, P):
     return module.gemm_forward(
@@ -207,13 +200,11 @@ def one_bit(module, A, Q, s, W, P):
 
 
 @case(
+    **PRODUCT | dict(dtypes=("float16",)),
     modules=GEMM,
-    pytorch="gemm_reference",
     returns="QM-C(B = QM-mode3)",
     values=float32_metadata,
     sizes={"M": 69, "N": 69, "G": 3, "W": 2, "P": 8},
-    dtypes=("float16",),
-    forward_only=True,
 )
 def several_tiles(module, A, Q, S, Z, W, P, at_end):
     return module.gemm_forward(
@@ -231,14 +222,7 @@ def several_tiles(module, A, Q, S, Z, W, P, at_end):
     )
 
 
-@case(
-    modules=GEMM,
-    pytorch="gemm_reference",
-    returns="QM-C(B = QM-mode4)",
-    sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=GEMM, returns="QM-C(B = QM-mode4)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
 def two_blocks_a_group(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
     return module.gemm_forward(
@@ -247,12 +231,10 @@ def two_blocks_a_group(module, A, Q, S, Z, W, P):
 
 
 @case(
+    **PRODUCT | dict(dtypes=("float16",)),
     modules=GEMM,
-    pytorch="gemm_reference",
     returns="QM-C(B = QM-mode3)",
     sizes={"M": 257, "N": 5, "G": 2, "W": 1, "P": 8},
-    dtypes=("float16",),
-    forward_only=True,
 )
 def more_tiles_than_columns(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
@@ -262,26 +244,17 @@ def more_tiles_than_columns(module, A, Q, S, Z, W, P):
 
 
 # ---------------------------------------------------------------- gemm_splitK
-@case(
-    modules=SPLIT_K,
-    returns="QM-split(B = QM-mode3)",
-    pytorch="gemm_reference",
-    sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=SPLIT_K, returns="QM-split(B = QM-mode3)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
 def searched(module, A, Q, S, Z, W, P):
     return module.gemm_splitK(rows(A), packed(module, Q), S, Z, W_nbits=4, group_size=W * P)
 
 
 @case(
+    **PRODUCT,
     modules=SPLIT_K,
     returns="QM-channel(B = QM-mode1)",
-    pytorch="gemm_reference",
     values=eight_bits_scaled_by_rows,
     sizes={"M": 129, "N": 13, "G": 3, "W": 8, "P": 4},
-    dtypes=HALF,
-    forward_only=True,
 )
 def eight_bits(module, A, Q, S, Z, s, W, P):
     """More tiles of rows than a tile has columns."""
@@ -291,13 +264,11 @@ def eight_bits(module, A, Q, S, Z, s, W, P):
 
 
 @case(
+    **PRODUCT,
     modules=SPLIT_K,
     returns="QM-C(B = QM-mode2)",
-    pytorch="gemm_reference",
     values=float32_metadata,
     sizes={"M": 20, "N": 69, "G": 5, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
 )
 def split_in_linear_order(module, A, Q, S, W, P, at_end):
     words, modes = at_end(packed(module, Q)), dict(W_nbits=4, group_size=W * P, W_group_mode=2)
@@ -306,13 +277,11 @@ def split_in_linear_order(module, A, Q, S, W, P, at_end):
 
 
 @case(
+    **PRODUCT,
     modules=SPLIT_K,
     returns="QM-channel(B = QM-mode0)",
-    pytorch="gemm_reference",
     values=scaled_by_columns,
     sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
 )
 def split_with_nothing_packed(module, A, Q, t, W, P):
     modes = dict(W_nbits=16, group_size=W * P, W_group_mode=0, channel_scale_mode=1)
@@ -322,12 +291,11 @@ def split_with_nothing_packed(module, A, Q, t, W, P):
 
 # ---------------------------------------------------------------- the fast package: planes, which take every format
 @case(
+    **FORWARD,
     modules=PLANES,
     returns="QM-regroup",
     pytorch=by_definition,
     sizes={"M": 5, "N": 19, "G": 3, "W": 16, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
 )
 def by_group(module, A, Q, S, Z, W, P):
     words, modes = packed(module, Q), dict(W_nbits=4, group_size=W * P)
@@ -335,12 +303,11 @@ def by_group(module, A, Q, S, Z, W, P):
 
 
 @case(
+    **FORWARD,
     modules=PLANES,
     returns="QM-planes(B = QM-mode3)",
     pytorch=by_definition,
     sizes={"M": 5, "N": 69, "G": 9, "W": 2, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
 )
 def by_plane(module, A, Q, S, Z, W, P):
     words, modes = packed(module, Q), dict(W_nbits=4, group_size=W * P)
@@ -348,52 +315,39 @@ def by_plane(module, A, Q, S, Z, W, P):
 
 
 @case(
+    **PRODUCT,
     modules=PLANES,
     returns="QM-C(B = QM-mode4)",
-    pytorch="gemm_reference",
     values=float32_metadata,
     sizes={"M": 37, "N": 19, "G": 3, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
 )
 def planes_in_mode4(module, A, Q, S, Z, W, P, at_end):
     words = at_end(packed(module, Q))
     return module.planes_forward(rows(A), words, S, Z, W_nbits=4, group_size=W * P, W_group_mode=4)
 
 
-@case(
-    modules=PLANES,
-    returns="QM-C(B = QM-mode2)",
-    pytorch="gemm_reference",
-    sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=PLANES, returns="QM-C(B = QM-mode2)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
 def planes_with_nothing_packed(module, A, Q, S, W, P):
     return module.planes_forward(rows(A), columns(Q), S, None, W_nbits=16, group_size=W * P, W_group_mode=2)
 
 
 # ---------------------------------------------------------------- low_bit_matmul: the kernel by the shape
 @case(
+    **PRODUCT | dict(dtypes=("float16",)),
     modules=LOW_BIT,
     returns="QM-C(B = QM-mode3)",
-    pytorch="gemm_reference",
     sizes={"M": 3, "N": 20, "G": 2, "W": 8, "P": 8},
-    dtypes=("float16",),
-    forward_only=True,
 )
 def few_rows(module, A, Q, S, Z, W, P):
     return module.low_bit_matmul(rows(A), packed(module, Q), S, Z, W_nbits=4, group_size=W * P)
 
 
 @case(
+    **PRODUCT,
     modules=DESCRIPTORS,
     returns="QM-channel(B = QM-mode1)",
-    pytorch="gemm_reference",
     values=zeros_and_ones,
     sizes={"M": 5, "N": 20, "G": 2, "W": 8, "P": 32},
-    dtypes=HALF,
-    forward_only=True,
 )
 def few_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     return module.descriptor_forward(
@@ -410,13 +364,11 @@ def few_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
 
 
 @case(
+    **PRODUCT | dict(dtypes=("bfloat16",)),
     modules=MANY_ROWS,
     returns="QM-channel(B = QM-mode1)",
-    pytorch="gemm_reference",
     values=zeros_and_ones,
     sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 32},
-    dtypes=("bfloat16",),
-    forward_only=True,
 )
 def more_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     return module.plane_order_forward(
@@ -432,27 +384,13 @@ def more_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     )
 
 
-@case(
-    modules=MANY_ROWS,
-    returns="QM-C(B = QM-mode4)",
-    pytorch="gemm_reference",
-    sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode4)", sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8})
 def more_rows_in_mode4(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
     return module.plane_order_forward(rows(A), words, S.contiguous(), Z, W_nbits=4, group_size=W * P, W_group_mode=4)
 
 
-@case(
-    modules=MANY_ROWS,
-    returns="QM-C(B = QM-mode2)",
-    pytorch="gemm_reference",
-    sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode2)", sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8})
 def more_rows_in_mode2(module, A, Q, S, W, P):
     words = packed(module, Q)
     return module.plane_order_forward(rows(A), words, S.contiguous(), None, W_nbits=4, group_size=W * P, W_group_mode=2)
@@ -460,12 +398,7 @@ def more_rows_in_mode2(module, A, Q, S, W, P):
 
 # More than one tile of rows and of columns, three parts.
 @case(
-    modules=DESCRIPTORS,
-    returns="QM-split(B = QM-mode2)",
-    pytorch="gemm_reference",
-    sizes={"M": 20, "N": 68, "G": 7, "W": 8, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
+    **PRODUCT, modules=DESCRIPTORS, returns="QM-split(B = QM-mode2)", sizes={"M": 20, "N": 68, "G": 7, "W": 8, "P": 8}
 )
 def three_parts(module, A, Q, S, W, P):
     return module.descriptor_forward(rows(A), packed(module, Q), S, None, W_nbits=4, group_size=W * P, W_group_mode=2)
@@ -473,12 +406,10 @@ def three_parts(module, A, Q, S, W, P):
 
 # More than one chunk of blocks to a part.
 @case(
+    **PRODUCT | dict(dtypes=("float16",)),
     modules=MANY_ROWS,
     returns="QM-zeros",
-    pytorch="gemm_reference",
     sizes={"M": 20, "N": 24, "G": 36, "W": 8, "P": 8},
-    dtypes=("float16",),
-    forward_only=True,
 )
 def many_groups(module, A, Q, S, Z, W, P):
     return module.plane_order_forward(rows(A), packed(module, Q), S.contiguous(), Z, W_nbits=4, group_size=W * P)
@@ -486,49 +417,26 @@ def many_groups(module, A, Q, S, Z, W, P):
 
 # More than one tile of rows and of columns.
 @case(
+    **PRODUCT | dict(dtypes=("float16",)),
     modules=MANY_ROWS,
     returns="QM-split(B = QM-mode3)",
-    pytorch="gemm_reference",
     sizes={"M": 68, "N": 136, "G": 3, "W": 8, "P": 8},
-    dtypes=("float16",),
-    forward_only=True,
 )
 def tiles_both_ways(module, A, Q, S, Z, W, P):
     return module.plane_order_forward(rows(A), packed(module, Q), S.contiguous(), Z, W_nbits=4, group_size=W * P)
 
 
-@case(
-    modules=LOW_BIT,
-    returns="QM-C(B = QM-mode3)",
-    pytorch="gemm_reference",
-    sizes={"M": 65, "N": 261, "G": 5, "W": 2, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=LOW_BIT, returns="QM-C(B = QM-mode3)", sizes={"M": 65, "N": 261, "G": 5, "W": 2, "P": 8})
 def many_rows(module, A, Q, S, Z, W, P, at_end):
     return module.low_bit_matmul(rows(A), at_end(packed(module, Q)), S, Z, W_nbits=4, group_size=W * P)
 
 
-@case(
-    modules=MANY_ROWS,
-    returns="QM-C(B = QM-mode1)",
-    pytorch="gemm_reference",
-    sizes={"M": 65, "N": 19, "G": 3, "W": 8, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode1)", sizes={"M": 65, "N": 19, "G": 3, "W": 8, "P": 8})
 def many_rows_in_mode1(module, A, Q, Z, W, P):
     return module.dequantized_forward(rows(A), packed(module, Q), None, Z, W_nbits=4, group_size=W * P, W_group_mode=1)
 
 
-@case(
-    modules=MANY_ROWS,
-    returns="QM-C(B = QM-mode2)",
-    pytorch="gemm_reference",
-    sizes={"M": 65, "N": 19, "G": 3, "W": 4, "P": 8},
-    dtypes=HALF,
-    forward_only=True,
-)
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode2)", sizes={"M": 65, "N": 19, "G": 3, "W": 4, "P": 8})
 def many_rows_with_nothing_packed(module, A, Q, S, W, P):
     words = column_major(columns(Q))
     return module.dequantized_forward(rows(A), words, S, None, W_nbits=16, group_size=W * P, W_group_mode=2)
