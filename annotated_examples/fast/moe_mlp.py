@@ -25,6 +25,14 @@ with 6 of 64 experts, 2048 x 1408, in bfloat16 on an H200:
 
 The fused kernels were as good as we could make them: two loops, tiles of 128 x 128, three stages.
 
+**Against others.** The whole layer of that size, forward and backward, takes
+[[bench: moe_mlp/ladder/the layer/forward_ms]] and [[bench: moe_mlp/ladder/the layer/backward_ms]]. Liger's, after its
+own search, takes [[bench: moe_mlp/ladder/Liger/forward_ms]] and [[bench: moe_mlp/ladder/Liger/backward_ms]], and the
+one of transformers, with PyTorch's grouped product, [[bench: moe_mlp/ladder/transformers/forward_ms]] and
+[[bench: moe_mlp/ladder/transformers/backward_ms]]. At their peak the three hold
+[[bench: moe_mlp/ladder/the layer/memory_mib]], [[bench: moe_mlp/ladder/Liger/memory_mib]] and
+[[bench: moe_mlp/ladder/transformers/memory_mib]] MiB beside the inputs.
+
 **What it costs.** The lesson's operations. The gathered rows are a matrix of the size of `y`. It is dropped before `y`
 is needed, so the forward pass holds no more memory at a time.
 

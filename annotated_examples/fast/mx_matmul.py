@@ -34,6 +34,18 @@ multiplication.
 **What was tried.** Multiplying by scale and 2¹²⁶ at once is right only for scales up to 2, and takes
 [[bench: mx_matmul/ladder/one multiplication/1_row_ms]] with one row. With a second try, for programs that met a larger
 scale, the kernel was as slow as this one, and with 64 rows, as Triton 3.6.0 compiled it, wrong.
+
+Doing without the second kernel didn't help. Where each warp of a program adds up its own share of K, no parts are
+left for it, and one row takes [[bench: mx_matmul/ladder/warps that share K/1_row_ms]]. Tiles of 64 and of 256 weights,
+and two to six programs for each multiprocessor, were slower or the same.
+
+**In a model** one product follows on another, and the time of a single graph's launch is no part of it. Eight calls in
+a row, each with weights of its own and one row, take [[bench: mx_matmul/ladder/eight calls in a row/1_row_ms]] each,
+and cuBLAS's [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/1_row_ms]]. With 16 rows these are
+[[bench: mx_matmul/ladder/eight calls in a row/16_rows_ms]] and
+[[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/16_rows_ms]], with 64
+[[bench: mx_matmul/ladder/eight calls in a row/64_rows_ms]] and
+[[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/64_rows_ms]].
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -73,10 +85,12 @@ from annotated_examples.mx.mx_matmul import HALVES, contract, mx_matmul_referenc
 # from each half of the word, and the multiplications are done in pairs as well. Four such pairs are **planes**, as
 # [with packed integers](low_bit/descriptors.py): plane `j` has code `j` of each half-word.
 #
-# Sign and number go to different places, so that would be two shifts, two masks and an *or*. But a multiplication by
-# `0x1040`, which is 2⁶ + 2¹², shifts by both and adds. Copies of four bits don't overlap, and one mask drops what is in
-# the way. A multiplication of whole numbers costs no more than a shift, and it is done by other units than masks are.
-# Odd planes begin four bits higher and are shifted four bits less. (In float16 the copies would overlap.) With this,
+# A code's three lower bits have to move up by 6, and its sign by 12: two shifts, two masks and an *or*. One
+# multiplication by `0x1040` makes both shifts, since that is 2⁶ + 2¹²: the product holds the code twice, 6 bits higher
+# and 12 bits higher. A code has four bits, so the two copies don't overlap. One mask keeps the lower bits of the first
+# copy and the sign of the second. A multiplication of whole numbers costs no more than a shift, and other units do it
+# than do masks. Codes of odd planes stand four bits higher already, so they move by 2 and by 8. (In float16 the
+# distances are 9 and 12, and the copies would overlap, so it shifts twice.) With this,
 # and with what follows, one row takes [[bench: mx_matmul/ladder/in order in each program/1_row_ms]] instead of
 # [[bench: mx_matmul/ladder/two shifts for each pair/1_row_ms]].
 @triton.jit
@@ -253,7 +267,7 @@ def add_parts_kernel(
 #
 # For each tile's rows: how many programs there should be for each multiprocessor. With few rows there is room in it for
 # steps of 256.
-PROGRAMS = {8: 2, 16: 4, 32: 3, 64: 3}
+PROGRAMS = {8: 2, 16: 3, 32: 3, 64: 3}
 
 
 @functools.cache
