@@ -17,7 +17,8 @@ EXAMPLES = {
     "fast.matmul": cost((6, 24, 24), torch.float16, saved=1),
 }
 BENCH = dict(
-    shapes=[(n, n, n) for n in range(128, 4097, 128)] + [(8192, 8192, 8192), (1000, 3000, 5000)],
+    shapes=[(n, n, n) for n in range(128, 4097, 128)]
+    + [(8192, 8192, 8192), (1000, 3000, 5000), (16, 8192, 8192), (64, 8192, 8192)],
     dtypes=[torch.bfloat16],
     inputs=matrices("a", "b"),
     eager=lambda a, b: a @ b,
@@ -27,6 +28,7 @@ BENCH = dict(
     variants={
         "": {},  # the product alone
         "leaky_relu": dict(
+            shapes=[(n, n, n) for n in (512, 1024, 2048, 3072, 4096, 8192)] + [(1000, 3000, 5000)],
             call=lambda matmul: functools.partial(matmul, activation="leaky_relu"),
             eager=lambda a, b: F.leaky_relu(a @ b, 0.01),
             eager_name="cuBLAS + leaky_relu",

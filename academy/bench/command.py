@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import fnmatch
 import math
 import os
 import sys
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only",
         metavar="OP",
         action="append",
-        help="only this operation (a file's name without .py; `matmul` also takes matmul_…); may be repeated",
+        help="only this operation (a file's name without .py, or a pattern such as 'matmul*'); may be repeated",
     )
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--json", metavar="FILE", type=Path, help="write all results to one file instead")
@@ -103,7 +104,7 @@ def select(operations: list, only: list[str] | None) -> list:
         return operations
     chosen = []
     for name in only:
-        fitting = [o for o in operations if o.name == name or o.name.startswith(f"{name}_")]
+        fitting = [o for o in operations if fnmatch.fnmatchcase(o.name, name)]
         if not fitting:
             raise ValueError(f"--only {name}: there are {', '.join(o.name for o in operations)}")
         chosen += [o for o in fitting if o not in chosen]

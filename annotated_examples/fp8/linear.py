@@ -38,8 +38,8 @@ magnitude, once to round. [float8_linear_delayed](#the-scale-of-an-earlier-step)
 steps have seen, [[tag: FL-scale]], and reads it once.
 
 **What it costs.** `6 · M · N · K` operations, at the rate of eight bits, and six quantized operands.
-Each of those is a pass over memory: two bytes read and one written, in bfloat16. For a small layer that costs more than
-the products gain.
+Each of those is a pass over memory: two bytes read and one written, in bfloat16. A scale for each column of a matrix
+takes a transposed copy besides, two bytes more each way. For a small layer that costs more than the products gain.
 
 **Contract.** `x` (…, K), `weight` (N, K) and `bias` (N,) have the same dtype, float32, float16 or bfloat16, and any
 strides. No size has to be a multiple of anything. What is kept for the backward pass is `x` and `weight`, as they are.
@@ -61,6 +61,7 @@ import triton.language as tl
 
 from annotated_examples.common.fp8 import LARGEST, eps_of_sums, format_contract, magnitude_bits, scale_of, to_fp8
 from annotated_examples.common.seeds import seed_contract, seed_tensor
+from annotated_examples.fast.scaled_matmul import block_scaled_matmul_forward, scaled_matmul_forward
 from annotated_examples.fp8.quantize import (
     as_matrix,
     quantize_fp8_delayed_reference,
@@ -69,11 +70,7 @@ from annotated_examples.fp8.quantize import (
     quantize_tensor_forward,
     quantize_tiles_forward,
 )
-from annotated_examples.fp8.scaled_matmul import (
-    block_scaled_matmul_forward,
-    scaled_matmul_forward,
-    scaled_matmul_reference,
-)
+from annotated_examples.fp8.scaled_matmul import scaled_matmul_reference
 
 # The granularity of both operands of Y, of dX, and of dW. Each operand is a matrix whose rows the product keeps and
 # whose columns it sums: where it is used transposed, it is quantized transposed.
@@ -204,16 +201,18 @@ def quantize_both_ways(x, dtype, power_of_two, seed=None, *, GROUP=128):
     return (q, scale.t()), (qt, scale_t.t())
 
 
-# An operand: codes and scales of a matrix whose columns are summed.
+# An operand: codes and scales of a matrix whose columns are summed. A transposed one is copied before rows of it get
+# scales. The kernel for rows reads along them, and there each number would lie in a sector of memory of its own.
 def encode(x, granularity, dtype, power_of_two, seed=None):
     if granularity == "tensor":
         return quantize_tensor_forward(x, dtype, power_of_two, seed)[:2]
     if granularity == "row":
-        return quantize_rows_forward(x, dtype, power_of_two, seed)
+        return quantize_rows_forward(x.contiguous(), dtype, power_of_two, seed)
     return quantize_tiles_forward(x, dtype, power_of_two, seed, each_row=granularity == "1x128")
 
 
-# `left @ right.t()`. Both operands lie along the sum in memory, which is what Hopper wants.
+# `left @ right.t()`. Both operands lie along the sum in memory, which is what Hopper wants. The kernels are the
+# [fast ones](../fast/scaled_matmul.py): with the lesson's, a layer in eight bits would be slower than in sixteen.
 def product(left, right, kinds, out_dtype, bias=None, use_fast_accum=False):
     (a, scale_a), (b, scale_b) = left, right
     if kinds[0] == "1x128":

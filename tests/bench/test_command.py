@@ -162,7 +162,8 @@ def names(*chosen):
 def test_only():
     operations = names("gemm", "gemm_splitK", "matmul", "matmul_blocked", "softmax")
     assert [o.name for o in command.select(operations, None)] == [o.name for o in operations]
-    assert [o.name for o in command.select(operations, ["matmul"])] == ["matmul", "matmul_blocked"]
+    assert [o.name for o in command.select(operations, ["matmul"])] == ["matmul"]
+    assert [o.name for o in command.select(operations, ["matmul*"])] == ["matmul", "matmul_blocked"]
     assert [o.name for o in command.select(operations, ["softmax", "gemm_splitK"])] == ["softmax", "gemm_splitK"]
     with pytest.raises(ValueError, match="--only soft: there are gemm, gemm_splitK, matmul, matmul_blocked, softmax"):
         command.select(operations, ["soft"])
