@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,8 +141,8 @@ def _check(arguments: argparse.Namespace) -> int:
         files = _checked(rest, known, "derivations, kernels, their cases, and the pages under docs")
         wrong = verify.syntax_errors(files)
         if not wrong:
-            result = verify.run(files)
-            wrong = [*result.problems, *faults.in_files(files), *practice.lint(project.root, files)]
+            result = verify.run(files, [partial(practice.lint, project.root, files)])
+            wrong = [*result.problems, *faults.in_files(files)]
             wrong += project.among(files, operations.incomplete(project.root))
             summary = result.summary()
         found += wrong

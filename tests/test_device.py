@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from academy import device
+
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "annotated_examples" / "tutorials" / "vector_add.py"
 
@@ -29,6 +31,26 @@ without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="about machin
 def test_interpreter_is_chosen_without_a_variable():
     done = python("-c", "from academy import device; print(device.INTERPRET, device.DEVICE)", TRITON_INTERPRET=None)
     assert done.stdout.split() == ["True", "cpu"], done.stderr
+
+
+def test_a_kernel_and_fences_do_without_pytorchs_compiler():
+    """Importing it takes two seconds, and hundreds of processes start in a run of all tests."""
+    code = """
+import sys
+import annotated_examples.classics.matmul
+import torch
+from academy.judge.fences import Fences
+with Fences():
+    torch.ones(2)
+print("torch._dynamo" in sys.modules)
+"""
+    assert python("-c", code).stdout.split() == ["False"]
+
+
+def test_the_precision_of_products_is_a_constant_of_a_compiled_function():
+    """Dynamo can't follow the setting itself."""
+    function = torch.compile(lambda x: x + device.tf32_allowed(), fullgraph=True, backend="eager")
+    assert function(torch.zeros(1)).item() == device.tf32_allowed()
 
 
 @without_gpu

@@ -1,4 +1,4 @@
-"""The comments of a Python text: the one place where they are looked for."""
+"""The comments and docstrings of a Python text: the one place where comments are looked for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from functools import lru_cache
 
 from academy.book import syntax
 
+#: What a comment or a docstring begins with.
+_NOTE = re.compile(r"#|[rR]?(?P<quote>'''|\"\"\"|'|\")")
 #: Comments for tools, and the markers of notebook cells: neither notes nor code that teaches.
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|pylint:|isort:|mypy:|pyright:|%%|!/)")
 
@@ -34,7 +36,7 @@ class Comment:
         return re.sub(r"^#:? ?", "", self.text).rstrip()
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=256)
 def comments(text: str) -> tuple[Comment, ...]:
     """The comments of a text, in order."""
     found, depth = [], 0
@@ -45,3 +47,17 @@ def comments(text: str) -> tuple[Comment, ...]:
             line, column = token.start
             found.append(Comment(line, column, token.string, not token.line[:column].strip(), depth > 0))
     return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def notes(text: str) -> str:
+    """The text with everything but comments and docstrings blanked, and their delimiters too; offsets don't change."""
+    out, places = [c if c == "\n" else " " for c in text], syntax.Places(text)
+    spans = [(places.starts[each.line - 1] + each.column, each.text) for each in comments(text)]
+    spans += [(places.span(node)[0], text[slice(*places.span(node))]) for node in syntax.docstrings(text)]
+    for start, note in spans:
+        mark = _NOTE.match(note)
+        assert mark
+        end = len(note) - len(mark["quote"] or "")
+        out[start + mark.end() : start + end] = note[mark.end() : end]
+    return "".join(out)

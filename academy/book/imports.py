@@ -45,6 +45,7 @@ def of_academy(text: str) -> list[str]:
     return [name for name in _names(text, "") if name.startswith(f"{PACKAGE}.")]
 
 
+@cache
 def _files(name: str, root: Path) -> Iterable[Path]:
     """The file of a module and the `__init__.py` of the packages that it lies in; none for a name in a module."""
     path = root.joinpath(*name.split("."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ def entries(path: Path, kind: str) -> list[dict[str, Any]]:
     """
     text = path.read_text("utf-8") if path.is_file() else ""
     try:
-        tables = tomllib.loads(text).get(kind, [])
+        tables = _parsed(text).get(kind, [])
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
     heads = re.finditer(rf"^\[\[{kind}\]\]", text, re.M)
@@ -25,4 +26,10 @@ def entries(path: Path, kind: str) -> list[dict[str, Any]]:
 
 def says(path: Path, key: str) -> bool:
     """Whether a list switches something on: `key = true` before its first table."""
-    return path.is_file() and tomllib.loads(path.read_text("utf-8")).get(key) is True
+    return path.is_file() and _parsed(path.read_text("utf-8")).get(key) is True
+
+
+@lru_cache(maxsize=16)
+def _parsed(text: str) -> dict[str, Any]:
+    """Asked for again at each file that a list may be about. Not to be changed."""
+    return tomllib.loads(text)

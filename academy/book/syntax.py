@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import io
 import itertools
-import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -19,8 +18,6 @@ from typing import Any
 from academy.book import layout
 from academy.book.problems import Problem
 
-#: What a comment or a docstring begins with.
-_NOTE = re.compile(r"#|[rR]?(?P<quote>'''|\"\"\"|'|\")")
 #: The nodes of functions and classes.
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -143,7 +140,7 @@ def _imports(text: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def tokens(text: str) -> tuple[tokenize.TokenInfo, ...]:
-    """The tokens of a text: the one walk of the tokenizer that comments and notes are found with."""
+    """The tokens of a text: the one walk of the tokenizer that comments are found with."""
     return tuple(tokenize.generate_tokens(io.StringIO(text).readline))
 
 
@@ -162,13 +159,12 @@ class Places:
         return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
 
 
-def docstrings(text: str) -> Iterator[ast.Constant]:
+@lru_cache(maxsize=256)
+def docstrings(text: str) -> tuple[ast.Constant, ...]:
     """The docstrings of a module, its functions and classes."""
-    for node in ast.walk(tree(text)):
-        if isinstance(node, (ast.Module, *DEFINITION)) and node.body:
-            value = getattr(node.body[0], "value", None)
-            if isinstance(node.body[0], ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield value
+    owners = [node for node in ast.walk(tree(text)) if isinstance(node, (ast.Module, *DEFINITION)) and node.body]
+    values = [node.body[0].value for node in owners if isinstance(node.body[0], ast.Expr)]
+    return tuple(value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))
 
 
 def bare(text: str) -> ast.Module:
@@ -181,20 +177,6 @@ def bare(text: str) -> ast.Module:
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 del body[0]
     return found
-
-
-@lru_cache(maxsize=64)
-def notes(text: str) -> str:
-    """The text with everything but comments and docstrings blanked, and their delimiters too; offsets don't change."""
-    out, places = [c if c == "\n" else " " for c in text], Places(text)
-    spans = [(places.starts[t.start[0] - 1] + t.start[1], t.string) for t in tokens(text) if t.type == tokenize.COMMENT]
-    spans += [(places.span(node)[0], text[slice(*places.span(node))]) for node in docstrings(text)]
-    for start, note in spans:
-        mark = _NOTE.match(note)
-        assert mark
-        end = len(note) - len(mark["quote"] or "")
-        out[start + mark.end() : start + end] = note[mark.end() : end]
-    return "".join(out)
 
 
 def import_path(path: Path, name: str = "") -> ModuleType:

@@ -130,8 +130,9 @@ class Target:
     tag: str
     replaced: tuple[tuple[str, Target], ...] = ()
 
-    def tags(self) -> set[str]:
-        return {self.tag}.union(*(target.tags() for _, target in self.replaced))
+    def inside(self) -> list[Target]:
+        """Itself, and all whose results are put in."""
+        return [self, *(target for _, other in self.replaced for target in other.inside())]
 
     def __str__(self) -> str:
         inside = ", ".join(f"{name} = {target}" for name, target in self.replaced)
@@ -181,9 +182,13 @@ class Comparison:
         """The calls as readers are shown them: `softmax(x)`."""
         return "; ".join(dict.fromkeys(call.text for call in self.calls if call.shown))
 
+    def targets(self) -> list[Target]:
+        """All that are named, those whose results are put in among them, each once."""
+        named = [target for target in (*self.returns, *self.gradients.values()) if target]
+        return list(dict.fromkeys(target for each in named for target in each.inside()))
+
     def tags(self) -> set[str]:
-        targets = [target for target in (*self.returns, *self.gradients.values()) if target]
-        return set().union(*(target.tags() for target in targets), self.stable.values())
+        return {target.tag for target in self.targets()}.union(self.stable.values())
 
     def problem(self, message: str) -> Problem:
         return replace(self.place, message=message)

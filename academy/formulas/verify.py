@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
 from operator import attrgetter, call
@@ -23,8 +23,10 @@ from academy.judge.process import in_parallel
 from academy.progress import bar
 
 
-def run(files: Iterable[Path] | None = None) -> Result:
+def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], list[Problem]]] = ()) -> Result:
     """Check `files`, or the whole project.
+
+    beside: other checks, for which there is room in the same processes; what they find is in the result.
 
     Derivations: equations and kernels. Case files: the same for their derivation. Kernel files: the same for the
     derivations whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
@@ -43,8 +45,11 @@ def run(files: Iterable[Path] | None = None) -> Result:
     for path in project.kernels():
         if chosen is None or path in chosen:
             result.problems += coverage.uncovered_module(project, path, everything)
-    jobs = [partial(_equations, page) for page in wanted]
+    tags = {tag for page in pages for tag in page.tags()}
+    jobs: list[Callable[[], Result]] = [partial(_beside, check) for check in beside]
+    jobs += [partial(citations.check, project, chosen, tags), *(partial(_equations, page) for page in wanted)]
     jobs += [partial(_kernels, same, project) for page in wanted for same in _by_case(found.get(page.path, []))]
+    torch.func.jacrev(torch.sin)(torch.ones(()))  # imports PyTorch's compiler, which each process would do by itself
     # In processes: a crash takes nothing else with it.
     with bar(threads=False) as progress:
         task = progress.add_task("checking", total=len(jobs))
@@ -52,7 +57,6 @@ def run(files: Iterable[Path] | None = None) -> Result:
             result.add(part)
     result.exempt += [str(page.path) for page in wanted if page.path not in found]
     result.counts["pages"] += len(wanted)
-    result.add(citations.check(project, chosen, {tag for page in pages for tag in page.tags()}))
     return result
 
 
@@ -99,6 +103,10 @@ def _by_case(comparisons: list[Comparison]) -> list[list[Comparison]]:
 
 
 # ---------------------------------------------------------------- one page or case, in a process of its own
+def _beside(check: Callable[[], list[Problem]]) -> Result:
+    return Result(check())
+
+
 def _equations(page: Page) -> Result:
     torch.set_num_threads(1)
     return Result([error.problem for error in equations.problems(page)], Counter(page.summary()))

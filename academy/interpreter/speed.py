@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import linecache
 
 import triton.language as tl
 from triton.language import semantic
@@ -83,10 +84,12 @@ def quicken() -> None:
 
 
 def _file_line(rewriter) -> tuple[str, int]:
-    """A function's file, and the line of its `def`. The original makes a JITFunction only to ask it."""
-    lines, first = inspect.getsourcelines(rewriter.fn)
+    """A function's file, and the line of its `def`. The original makes a JITFunction only to ask it, which reads
+    the whole function again."""
+    code = rewriter.fn.__code__
+    lines = linecache.getlines(code.co_filename, rewriter.fn.__globals__)[code.co_firstlineno - 1 :]
     begin = next((number for number, line in enumerate(lines) if line.strip().startswith("def ")), 0)
-    return rewriter.fn.__code__.co_filename, first + begin
+    return code.co_filename, code.co_firstlineno + begin
 
 
 def _patch_attr(obj, name, member, builder, scope) -> None:

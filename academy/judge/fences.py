@@ -43,6 +43,11 @@ class Fences(TorchDispatchMode):
         self._walls = walls
         self._fences: list[tuple[torch.Tensor, torch.dtype]] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keeping PyTorch's compiler away would import it, two seconds, and cost something at each operation."""
+        return False
+
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__

@@ -7,7 +7,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 from academy.book import syntax
 
@@ -62,7 +62,13 @@ class KernelFile:
 
 def calls(tree: ast.AST, *names: str) -> list[ast.Call]:
     """The calls of functions that are written so, as in `tl.load`."""
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) in names]
+    return [call for name, call in _calls(tree) if name in names]
+
+
+@lru_cache(maxsize=1024)
+def _calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
+    """Each call and what is called: every rule asks for its own."""
+    return [(ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def keywords(call: ast.Call) -> set[str]:

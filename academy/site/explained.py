@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from academy.book import exercise_files, layout, syntax
+from academy.book import comments, exercise_files, layout, syntax
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose names belong to Triton.
@@ -246,7 +246,7 @@ def hint(what: str) -> str:
 
 def noted(text: str) -> Iterator[tuple[int, str]]:
     """(first line, text) of each block of comments and each docstring, blank lines inside of one included."""
-    notes = syntax.notes(text).split("\n")
+    notes = comments.notes(text).split("\n")
     quoted = {line for node in syntax.docstrings(text) for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     block: list[str] = []
     for number, (note, line) in enumerate(zip([*notes, ""], [*text.split("\n"), "code"]), 1):

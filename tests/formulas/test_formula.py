@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas import Page
-from academy.formulas.meaning.formula import Formula
+from tests.formulas import tagged
 
 PAGES = Path(__file__).resolve().parents[2] / "backprop_math"
 DOUBLE = dict(dtype=torch.float64)
@@ -43,40 +43,40 @@ def page():
 def test_elementwise_and_whole_vector(page):
     x = torch.randn(5, **DOUBLE)
     for tag in ("Y", "V"):
-        torch.testing.assert_close(Formula(page, tag)(x=x, a=3.0, w=torch.ones(2), z=torch.ones(4)), 3 * x)
+        torch.testing.assert_close(tagged(page, tag)(x=x, a=3.0, w=torch.ones(2), z=torch.ones(4)), 3 * x)
 
 
 def test_axes_follow_the_left_side(page):
     x = torch.randn(5, **DOUBLE)
-    result = Formula(page, "M")(x=x, a=2.0, w=torch.ones(2))
+    result = tagged(page, "M")(x=x, a=2.0, w=torch.ones(2))
     torch.testing.assert_close(result, 2 * x[:, None] * x[None, :])
 
 
 def test_sum_is_a_scalar(page):
     x = torch.randn(5, **DOUBLE)
-    torch.testing.assert_close(Formula(page, "S")(x=x, a=2.0, w=torch.ones(2)), 2 * x.sum())
+    torch.testing.assert_close(tagged(page, "S")(x=x, a=2.0, w=torch.ones(2)), 2 * x.sum())
 
 
 def test_class_counts_from_zero_and_takes_a_batch(page):
     x, c = torch.randn(4, 5, **DOUBLE), torch.tensor([0, 4, 2, 2])
-    result = Formula(page, "Y-c")(batch=("x", "c"), x=x, c=c, a=2.0, w=torch.ones(2))
+    result = tagged(page, "Y-c")(batch=("x", "c"), x=x, c=c, a=2.0, w=torch.ones(2))
     torch.testing.assert_close(result, 2 * x[torch.arange(4), c])
 
 
 def test_batch_of_some_inputs_only(page):
     x, a = torch.randn(5, **DOUBLE), torch.tensor([1.0, -2.0], **DOUBLE)
-    result = Formula(page, "Y")(batch=("a",), x=x, a=a, w=torch.ones(2))
+    result = tagged(page, "Y")(batch=("a",), x=x, a=a, w=torch.ones(2))
     torch.testing.assert_close(result, a[:, None] * x)
 
 
 def test_pieces_are_put_together(page):
     z, w = torch.arange(6, **DOUBLE), torch.tensor([10.0, 20.0, 30.0], **DOUBLE)
-    assert Formula(page, "U")(z=z, w=w, x=torch.ones(2)).tolist() == [1, 10, 3, 20, 5, 30]
+    assert tagged(page, "U")(z=z, w=w, x=torch.ones(2)).tolist() == [1, 10, 3, 20, 5, 30]
 
 
 def test_a_defined_name_can_be_given(page):
     x = torch.randn(5, **DOUBLE)
-    torch.testing.assert_close(Formula(page, "Y2")(x=x, a=2.0, y=x + 1, w=torch.ones(2)), (x + 1) * 2 * x)
+    torch.testing.assert_close(tagged(page, "Y2")(x=x, a=2.0, y=x + 1, w=torch.ones(2)), (x + 1) * 2 * x)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_a_defined_name_can_be_given(page):
 )
 def test_bad_inputs(page, inputs, error, words):
     with pytest.raises(error, match=words):
-        Formula(page, "Y")(**inputs)
+        tagged(page, "Y")(**inputs)
 
 
 def test_unknown_tag(page):
     with pytest.raises(KeyError, match="has no tag 'X'; it has Y, Y-c, U, V, M, S, Y2"):
-        Formula(page, "X")
+        tagged(page, "X")
 
 
 def test_layernorm_against_autograd_of_pytorch():
@@ -110,7 +110,7 @@ def test_layernorm_against_autograd_of_pytorch():
     given = dict(X=x.detach(), gamma=gamma.detach(), beta=beta.detach(), nabla_Y=dy, varepsilon=1e-5)
     given |= dict(A=torch.ones(2), B=torch.ones(3))
     for tag, gradient in expected.items():
-        torch.testing.assert_close(Formula(page, tag)(**given), gradient, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(tagged(page, tag)(**given), gradient, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("positions", [range(5), [7, 0, 3, 3, 1]])
@@ -121,9 +121,9 @@ def test_rope_over_a_batch_of_positions(positions):
     omega, m = torch.rand(h, **DOUBLE), torch.tensor(list(positions), **DOUBLE)
     turn = torch.polar(torch.ones(5, h, **DOUBLE), m[:, None] * omega)
     turned = torch.view_as_real(torch.view_as_complex(q.view(5, h, 2)) * turn).flatten(1)
-    result = Formula(page, "RoPE-q")(batch=("q", "m"), q=q.detach(), m=m, omega=omega)
+    result = tagged(page, "RoPE-q")(batch=("q", "m"), q=q.detach(), m=m, omega=omega)
     torch.testing.assert_close(result, turned.detach())
     (expected,) = torch.autograd.grad(turned, q, dq)
     given = dict(q=q.detach(), k=q.detach(), m=m, n=m, omega=omega, nabla_u=dq, nabla_w=dq, x=q.detach(), nabla_v=dq)
-    result = Formula(page, "RoPE-dq")(batch=("q", "k", "x", "m", "n", "nabla_u", "nabla_v", "nabla_w"), **given)
+    result = tagged(page, "RoPE-dq")(batch=("q", "k", "x", "m", "n", "nabla_u", "nabla_v", "nabla_w"), **given)
     torch.testing.assert_close(result, expected)

@@ -8,8 +8,8 @@ import torch
 from academy.formulas import Page, PageError
 from academy.formulas.comparing.equations import check
 from academy.formulas.meaning import names
-from academy.formulas.meaning.formula import Formula
 from academy.formulas.mutation.engine import Equations
+from tests.formulas import tagged
 
 DOUBLE = dict(dtype=torch.float64)
 FRONT = r"""---
@@ -60,28 +60,28 @@ def test_a_recurrence_and_its_gradients_hold():
 def test_as_a_function_it_is_the_loop_at_any_length():
     a, x = torch.randn(2, 37, 3, **DOUBLE)
     rest = dict(A=torch.zeros(37, 37), y=torch.zeros(37), b=torch.zeros(37))
-    torch.testing.assert_close(Formula(Page("page.md", PAGE), "H")(a=a, x=x, **rest), loop(a, x))
+    torch.testing.assert_close(tagged(Page("page.md", PAGE), "H")(a=a, x=x, **rest), loop(a, x))
 
 
 def test_of_one_element_the_first_line_is_left():
     a, x = torch.randn(2, 1, 3, **DOUBLE)
     given = dict(a=a, x=x, A=torch.zeros(1, 1), y=torch.zeros(1), b=torch.zeros(1), nabla_h=torch.ones(1, 3))
     for tag, expected in (("H", x), ("L", torch.ones(1, 3)), ("H-a", torch.zeros(1, 3))):
-        torch.testing.assert_close(Formula(Page("page.md", PAGE), tag)(**given), expected.double())
+        torch.testing.assert_close(tagged(Page("page.md", PAGE), tag)(**given), expected.double())
 
 
 def test_autograd_goes_through_it():
     a, x, upstream = torch.randn(3, 11, 2, **DOUBLE)
     a.requires_grad_(), x.requires_grad_()
     rest = dict(A=torch.zeros(11, 11), y=torch.zeros(11), b=torch.zeros(11))
-    h = Formula(Page("page.md", PAGE), "H")(a=a, x=x, **rest)
+    h = tagged(Page("page.md", PAGE), "H")(a=a, x=x, **rest)
     of_formula = torch.autograd.grad((h * upstream).sum(), (a, x))
     of_loop = torch.autograd.grad((loop(a, x) * upstream).sum(), (a, x))
     torch.testing.assert_close(of_formula, of_loop)
     given = dict(a=a.detach(), x=x.detach(), nabla_h=upstream, **rest)
     # lines of a claim, each for some elements, are put together like those of a definition
     for tag, gradient in zip(("H-a", "H-x"), of_loop):
-        torch.testing.assert_close(Formula(Page("page.md", PAGE), tag)(**given), gradient)
+        torch.testing.assert_close(tagged(Page("page.md", PAGE), tag)(**given), gradient)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_a_sum_over_another_axis_costs_no_more_rounds(monkeypatch):
     for factor in b[1:]:
         states.append(states[-1] + factor * A @ states[-1])
     given = dict(a=torch.zeros(4, 3), x=x, A=A, y=torch.zeros(4), b=b)
-    torch.testing.assert_close(Formula(page(formula), "Z")(**given), torch.stack(states))
+    torch.testing.assert_close(tagged(page(formula), "Z")(**given), torch.stack(states))
     assert counted == [4]
 
 
 def test_a_batch_of_recurrences():
     a, x = torch.randn(2, 5, 7, 3, **DOUBLE)
     rest = dict(A=torch.zeros(7, 7), y=torch.zeros(7), b=torch.zeros(7))
-    result = Formula(Page("page.md", PAGE), "H")(batch=("a", "x"), a=a, x=x, **rest)
+    result = tagged(Page("page.md", PAGE), "H")(batch=("a", "x"), a=a, x=x, **rest)
     torch.testing.assert_close(result, torch.stack([loop(*pair) for pair in zip(a, x)]))
 
 

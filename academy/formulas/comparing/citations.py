@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from academy.book import syntax
+from academy.book import comments
 from academy.book.directives import CITATION
 from academy.book.maths import Block, scan, without_code
 from academy.book.problems import Problem
@@ -27,7 +27,7 @@ def check(project: Project, chosen: list[Path] | None, tags: Collection[str]) ->
             continue
         shown, text = project.shown(path), path.read_text("utf-8")
         # Offsets in comments and docstrings are those of the file.
-        notes = syntax.notes(text) if path.suffix == ".py" else text
+        notes = comments.notes(text) if path.suffix == ".py" else text
         cited = list(CITATION.finditer(without_code(notes)))
         wrong = [
             (m.start(), f"no page of backprop_math has \\tag{{{m['argument']}}}")

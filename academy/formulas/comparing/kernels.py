@@ -18,7 +18,7 @@ from academy import accuracy
 from academy.book.problems import Problem
 from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
-from academy.formulas.meaning.formula import Formula
+from academy.formulas.meaning.formula import Formulas
 from academy.formulas.meaning.values import DTYPE
 from academy.judge import layouts
 from academy.judge.fences import Fences, walled
@@ -214,9 +214,8 @@ class _Run:
         return [torch.as_tensor(up, dtype=out.dtype, device=out.device) for up, out in zip(given, outputs)]
 
     def remembered(self, what: str, compute: Callable) -> Any:
-        # PyTorch's side may be functions of the module; a mutated copy has them too.
-        module = None if what in ("pytorch", "float64") else self.comparison.module
-        key = (self.comparison.path, self.comparison.case, module, self.hostile.name, what)
+        """The same for all modules of a case, and for mutated copies of them."""
+        key = (self.comparison.path, self.comparison.case, self.hostile.name, what)
         if key not in self.memo:
             self.memo[key] = compute()
         return self.memo[key]
@@ -249,25 +248,30 @@ class _Run:
 
     def expected(self, target: Target, inputs: dict) -> torch.Tensor:
         """The printed formula's value; of the stable form, if one is named."""
-        value = self.remembered(str(target), lambda: self.printed(target, inputs))
-        stable = self.comparison.stable.get(target.tag)
+        values = self.printed(target.replaced, inputs)
+        value, stable = values[target.tag], self.comparison.stable.get(target.tag)
         if stable is None:
             return value
-        steady = self.remembered(stable, lambda: self.printed(Target(stable, target.replaced), inputs))
-        if value.isfinite().all() and not torch.allclose(value, steady, rtol=1e-8, atol=1e-10):
+        if value.isfinite().all() and not torch.allclose(value, values[stable], rtol=1e-8, atol=1e-10):
             self.miss(target, f"the stable form {stable} differs from {target.tag}")
-        return steady
+        return values[stable]
 
-    def printed(self, target: Target, inputs: dict) -> torch.Tensor:
-        """The formula's value in float64."""
+    def printed(self, replaced: tuple[tuple[str, Target], ...], inputs: dict) -> dict[str, torch.Tensor]:
+        """Values in float64 of all formulas that are asked for with these results put in; what they share is evaluated
+        once."""
+        return self.remembered(f"printed {replaced}", lambda: self._printed(replaced, inputs))
+
+    def _printed(self, replaced: tuple[tuple[str, Target], ...], inputs: dict) -> dict[str, torch.Tensor]:
         values, batch = {}, self.comparison.rows
         for name, value in inputs.items():
             value = torch.as_tensor(value, dtype=None if torch.is_tensor(value) else DTYPE)
             values[name] = value.flatten(0, len(self.row_shape) - 1) if name in batch else value
-        for name, other in target.replaced:
-            values[name] = self.printed(other, inputs)
+        for name, other in replaced:
+            values[name] = self.printed(other.replaced, inputs)[other.tag]
             batch += (name,) if batch and name not in batch else ()
-        return Formula(self.comparison.page, target.tag)(batch=batch, **values)
+        tags = [target.tag for target in self.comparison.targets() if target.replaced == replaced]
+        tags += [self.comparison.stable[tag] for tag in tags if tag in self.comparison.stable]
+        return Formulas(self.comparison.page, tags)(batch=batch, **values)
 
 
 class _Judge:

@@ -1,8 +1,8 @@
-"""A tagged equation as a torch function, straight from its LaTeX."""
+"""Tagged equations as torch functions, straight from their LaTeX."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -14,52 +14,53 @@ from academy.formulas.reading.page import Page
 from academy.formulas.reading.tree import Equation, Node, free_indices, pieces
 
 
-class Formula:
-    r"""The last side of a tagged equation as a float64 function of the page's given symbols.
+class Formulas:
+    r"""The last sides of tagged equations as a float64 function of the page's given symbols: tag -> value.
 
     Symbols are passed by their Python names (`page.names`): $\nabla_Y$ as `nabla_Y`, $\hat{X}$ as `X_hat`, a
     class as an integer that counts from 0. A name that the page defines may be passed too, in place of its definition.
     Names listed in `batch` carry one more leading axis of rows, over which the
-    formula is vectorised (`torch.func.vmap`); the result carries it too.
+    formulas are vectorised (`torch.func.vmap`); the results carry it too.
 
-    >>> Formula(Page("backprop_math/layernorm.md"), "LN-X")(
-    ...     batch=("X", "nabla_Y"), X=…, gamma=…, nabla_Y=…, varepsilon=…)
+    A result's axes: the free indices of the equation's left side, in order, or the axes of a vector equation. What
+    several equations are made of is evaluated once.
 
-    The result's axes: the free indices of the equation's left side, in order, or the axes of a vector equation.
+    >>> Formulas(Page("backprop_math/layernorm.md"), ["LN-Y", "LN-X"])(
+    ...     batch=("X", "nabla_Y"), X=…, gamma=…, beta=…, nabla_Y=…, varepsilon=…)
     """
 
-    def __init__(self, page: Page, tag: str):
-        if tag not in page.tags():
-            raise KeyError(f"{page.path} has no tag {tag!r}; it has {', '.join(page.tags()) or 'none'}")
-        self.page, self.tag, self.steps = page, tag, page.tags()[tag]
-        self._scope = Environment({}, {}, {}, {})
-        for step in page.steps[: page.steps.index(self.steps[-1]) + 1]:
-            self._scope.enter(step)
+    def __init__(self, page: Page, tags: Iterable[str]):
+        self.page, known = page, page.tags()
+        for tag in tags:
+            if tag not in known:
+                raise KeyError(f"{page.path} has no tag {tag!r}; it has {', '.join(known) or 'none'}")
+        self.steps = {tag: known[tag] for tag in tags}
+        self._complete = {id(steps[-1]): tag for tag, steps in self.steps.items()}
 
-    def __call__(self, batch: Sequence[str] = (), **inputs: torch.Tensor | float) -> torch.Tensor:
+    def __call__(self, batch: Sequence[str] = (), **inputs: torch.Tensor | float) -> dict[str, torch.Tensor]:
         """Evaluate at `inputs`.
 
         Raises:
             TypeError: a name that the page doesn't give.
-            ValueError: a shape that doesn't fit, or a symbol that the formula needs and didn't get.
+            ValueError: a shape that doesn't fit, or a symbol that a formula needs and didn't get.
         """
         front = self.page.front
         keys = {name: key for key, name in self.page.names.items()}
         for name in [*inputs, *batch]:
             if name not in keys or keys[name] in front.ranges or keys[name] in front.dims:
                 given = ", ".join(front.names[key] for key in (*front.given, *front.classes))
-                raise TypeError(f"{self.tag} has no input {name!r}; the page gives {given}")
+                raise TypeError(f"{', '.join(self.steps)} has no input {name!r}; the page gives {given}")
         tensors = [torch.as_tensor(value) for value in inputs.values()]
         tensors = [t.to("cpu", DTYPE if t.is_floating_point() else torch.int64) for t in tensors]
 
-        def one(*values: torch.Tensor) -> torch.Tensor:
+        def one(*values: torch.Tensor) -> dict[str, torch.Tensor]:
             return self._evaluate({keys[name]: value for name, value in zip(inputs, values)})
 
         if not batch:
             return one(*tensors)
         return torch.func.vmap(one, in_dims=tuple(0 if name in batch else None for name in inputs))(*tensors)
 
-    def _evaluate(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _evaluate(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         front, lengths = self.page.front, self._lengths(inputs)
         integers = {key: (inputs[key].long(), dim) for key, dim in front.classes.items() if key in inputs}
         values = {key: tensor.to(DTYPE) for key, tensor in inputs.items() if key not in integers}
@@ -68,11 +69,16 @@ class Formula:
                 shape = tuple(lengths[dim] for dim in spec.dims)
                 values[key] = torch.full(shape, float(spec.domain == "ones"), dtype=DTYPE)
         env = Environment(lengths, front.index_ranges(lengths), values, integers, loss=front.loss, origin=front.origin)
-        env.defined = self._scope.defined
-        try:
-            return names.assembled([_line(step.equation, len(self.steps) > 1) for step in self.steps], env)
-        except FormulaError as error:
-            raise ValueError(f"{self.tag} ({self.page.path}): {error.message}") from None
+        found: dict[str, torch.Tensor] = {}
+        for step in self.page.steps:
+            env.enter(step)
+            if tag := self._complete.get(id(step)):
+                steps = self.steps[tag]
+                try:
+                    found[tag] = names.assembled([_line(each.equation, len(steps) > 1) for each in steps], env)
+                except FormulaError as error:
+                    raise ValueError(f"{tag} ({self.page.path}): {error.message}") from None
+        return found
 
     def _lengths(self, inputs: dict[str, torch.Tensor]) -> dict[str, int]:
         front, found = self.page.front, dict[str, int]()
