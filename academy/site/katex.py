@@ -17,6 +17,17 @@ from academy.cache import kept
 
 SCRIPT = Path(__file__).parent / "vendor/katex/katex.min.js"
 OPTIONS = {"output": "htmlAndMathml", "throwOnError": True, "strict": "error"}
+#: The fonts that a formula may need beside the two that all have, by the classes in its HTML.
+FONTS = {
+    "mathcal": "Caligraphic-Regular",
+    "op-symbol small-op": "Size1-Regular",
+    "op-symbol large-op": "Size2-Regular",
+    "delimsizing size1": "Size1-Regular",
+    "delimsizing size2": "Size2-Regular",
+    "delimsizing size3": "Size3-Regular",
+    "delimsizing size4": "Size4-Regular",
+    "delim-size4": "Size4-Regular",
+}
 
 
 class TexError(ValueError):
@@ -32,6 +43,17 @@ def plain(tex: str) -> str:
     """A formula as plain text, for a table of contents: what its MathML shows."""
     mathml = re.sub(r"^.*?(?=<math)|</math>.*|<annotation.*?</annotation>", "", render(tex), flags=re.S)
     return html.unescape(re.sub(r"<[^>]+>", "", mathml)).strip()
+
+
+def fonts(page: str) -> list[str]:
+    """The names of the fonts' files that the formulas in a page's HTML need first.
+
+    A font that is asked for only when its signs are laid out comes late, and then the whole page is laid out again.
+    """
+    if 'class="katex"' not in page:
+        return []
+    more = {font for classes, font in FONTS.items() if re.search(rf'class="[^"]*\b{classes}\b', page)}
+    return [f"KaTeX_{font}" for font in ["Main-Regular", "Math-Italic", *sorted(more)]]
 
 
 @cache

@@ -35,6 +35,7 @@ from academy.site import (
     addresses,
     chapters,
     generated_pages,
+    katex,
     markdown_copies,
     playground_page,
     project_parts,
@@ -56,6 +57,8 @@ LINK = re.compile(r'href="/([^"#?]+\.md)(#[^"]*)?"')
 #: Titles that say their section: unlike elsewhere, as in what the search finds, the sidebar has that above them.
 OF_SECTION = re.compile(r'(<span class="md-ellipsis">[^<>]*): (?:derivation|benchmark)(\s)')
 CAPITAL = {"kernel": "Kernel: ", "derivation": "Derivation: ", "chapter": "Chapter ", "guide": "Guide: "}
+#: Characters of a page's HTML in which the fonts are looked for that come along with it.
+BEGINNING = 50_000
 
 log = logging.getLogger("mkdocs.academy.site")
 link_places = LinkPlaces()
@@ -227,6 +230,8 @@ class AcademyPlugin(BasePlugin):
     @event_priority(-100)
     def _after_search(self, context, *, page, config, nav):
         page.content = self.content
+        context["page_fonts"] = [f"katex/fonts/{font}" for font in katex.fonts(self.content[:BEGINNING])]
+        return context
 
     on_page_context = CombinedEvent(_before_search, _after_search)
 

@@ -19,10 +19,9 @@ LAID_OUT = """document.head.append(Object.assign(document.createElement("style")
 
 
 def violations(browser) -> list[str]:
-    """What axe finds, when the page's script has found all boxes that scroll."""
-    browser.wait("document.documentElement.dataset.measured !== undefined")
+    """What axe finds on a page that is laid out as a whole, when the page's script has found all boxes that scroll."""
     browser.run(LAID_OUT)
-    browser.run("new Promise(done => setTimeout(done, 100))")  # boxes that scroll only now get their place
+    browser.run("new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)))")
     return browser.violations()
 
 
@@ -78,6 +77,7 @@ def test_the_menu_of_a_phone_leads_to_a_page(browser, address):
     browser.run("document.querySelector('.md-header label[for=__drawer]').click()")
     browser.wait(shown)
     link = "[...document.querySelectorAll('.md-sidebar--primary a')].find(a => a.textContent.trim() === 'Guides')"
+    assert browser.run(f"(() => {{ const link = {link}; link.focus(); return document.activeElement !== link }})()")
     browser.run(f"setTimeout(() => {link}.click())")
     browser.wait("location.pathname.includes('/guides/') && document.readyState === 'complete'")
     browser.run("document.querySelector('.md-header label[for=__drawer]').click()")

@@ -4,6 +4,8 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from tests.site.test_accessible import LAID_OUT
+
 PAGE = "kernels/classics/layernorm/"
 #: What a reader types, and the pages of which one must be among the first three.
 SEARCHES = {
@@ -178,8 +180,9 @@ def test_long_lines_can_wrap(browser, address):
 )
 def test_code_that_is_cut_has_a_soft_edge(browser, address, page):
     browser.open(urljoin(address, page), width=390, height=844)
-    browser.wait("document.documentElement.dataset.measured !== undefined")
     code = "[...document.querySelectorAll('.highlight code')].filter(c => c.checkVisibility())"
+    browser.run(LAID_OUT)
+    browser.run("new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)))")
     cut = f"{code}.filter(c => c.scrollWidth > c.clientWidth + 1)"
     assert browser.run(f"{cut}.length") > 0
     assert browser.run(f"{cut}.every(c => getComputedStyle(c).maskImage.includes('gradient'))")

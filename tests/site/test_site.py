@@ -124,14 +124,18 @@ def test_dark_and_light_follow_the_system_and_the_switch(browser, address):
     assert browser.run(scheme) == "slate"
     browser.open(address)
     assert browser.run(scheme) == "default"
-    shown = "[...document.querySelectorAll('[data-md-component=palette] label')].find(l => !l.hidden)"
     for dark in (False, True):
         browser.open(address, dark=dark)
         schemes = [browser.run(scheme)]
         for _ in range(4):
-            browser.run(f"{shown}.click()")
+            browser.run("document.querySelector('.scheme-switch').click()")
             schemes.append(browser.run(scheme))
         assert all(one != next for one, next in zip(schemes, schemes[1:])), "a click that shows nothing"
+        browser.run("document.querySelector('.scheme-switch').click()")
+        chosen = browser.run(scheme)
+        browser.open(urljoin(address, KERNEL), dark=dark)
+        assert browser.run(scheme) == chosen == ("default" if dark else "slate")
+        assert browser.run("getComputedStyle(document.documentElement).colorScheme") == ("light" if dark else "dark")
         browser.run("localStorage.clear()")
 
 

@@ -74,3 +74,28 @@ def test_the_viewer_comes_only_where_there_is_a_run(browser, address):
     viewer = urljoin(address, "assets/traces/viewer.js")
     assert viewer not in fetched(browser, urljoin(address, "compatibility/"))
     assert viewer in fetched(browser, urljoin(address, "kernels/tutorials/vector_add/"))
+
+
+def test_what_is_out_of_sight_is_not_laid_out_when_a_page_loads(browser, address):
+    """A phone's processor would take a second for it: elements in sight or near it are a part of all."""
+    browser.forget()
+    browser.open(urljoin(address, "kernels/classics/layernorm/"), width=390, height=844)
+    browser.run("new Promise(done => setTimeout(done, 1500))")
+    far = "[...document.querySelectorAll('.k-code code')].filter(c => c.getBoundingClientRect().top > 6 * innerHeight)"
+    assert browser.run(f"{far}.length") > 10
+    assert browser.run(f"{far}.filter(c => c.checkVisibility({{ contentVisibilityAuto: true }})).length") == 0
+    assert browser.run(f"{far}.filter(c => c.hasAttribute('tabindex') || /cut/.test(c.className)).length") == 0
+    browser.run(f"{far}[3].scrollIntoView()")
+    wide = "[...document.querySelectorAll('.k-code code[tabindex=\"0\"]')].some(c => c.scrollWidth > c.clientWidth + 1)"
+    browser.wait(wide)
+
+
+@pytest.mark.parametrize("page", ["kernels/classics/layernorm/", "derivations/softmax/"])
+def test_fonts_of_the_first_screen_are_asked_for_by_the_page(browser, address, page):
+    """One that comes later than the text has all of the page laid out again."""
+    browser.forget()
+    browser.open(urljoin(address, page), width=390, height=844)
+    asked = browser.run("[...document.querySelectorAll('link[rel=preload][as=font]')].map(link => link.href)")
+    came = "performance.getEntriesByType('resource').map(entry => entry.name).filter(name => /KaTeX.*woff2/.test(name))"
+    browser.wait(f"{came}.length > 2")
+    assert {url for url in browser.run(came) if "rest" not in url} <= set(asked)

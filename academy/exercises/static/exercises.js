@@ -23,6 +23,7 @@ const LINKS = ".md-content li:not(.md-path__item) a[href], .exercise-links a[hre
 
 function mark() {
   const done = kept(SOLVED, [])
+  if (!done.length) return
   for (const link of document.querySelectorAll(LINKS)) {
     if (link.closest(".md-path") || !done.includes(exerciseOf(link))) continue
     if (link.matches(".md-nav__link")) link.querySelector(".exercise-done") ?? link.insertAdjacentHTML("beforeend", TICK)

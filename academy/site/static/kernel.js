@@ -54,8 +54,10 @@ function sections(file, bar) {
   const heads = [...file.querySelectorAll(".k-heading h2")]
   if (!heads.length) return
   const name = head => [...head.childNodes].filter(node => !node.classList?.contains("headerlink")).map(node => node.textContent).join("")
+  const SOMEWHERE = "Sections"
   const menu = document.createElement("details"), current = document.createElement("summary"), list = document.createElement("nav")
   menu.className = "k-sections"
+  current.textContent = SOMEWHERE
   list.setAttribute("aria-label", "Sections")
   list.append(...heads.map(head => Object.assign(document.createElement("a"), { href: `#${head.id}`, textContent: name(head) })))
   menu.append(current, list)
@@ -65,7 +67,7 @@ function sections(file, bar) {
     const low = Math.min(bar.getBoundingClientRect().bottom + 100, innerHeight / 2)
     const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 4
     const passed = heads.findLastIndex(head => head.offsetParent && (atEnd || head.getBoundingClientRect().top < low))
-    const text = passed < 0 ? "Sections" : name(heads[passed])
+    const text = passed < 0 ? SOMEWHERE : name(heads[passed])
     if (current.textContent !== text) current.textContent = text
     for (const [i, link] of [...list.children].entries()) {
       link.toggleAttribute("aria-current", i === passed)
@@ -90,7 +92,7 @@ function sections(file, bar) {
     menu.open = false
     current.focus()
   })
-  follow()
+  soon() // with the first layout, not before it
 }
 
 // What a link leads to is opened, and so is everything before it is printed.
@@ -168,5 +170,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const file = document.querySelector(".k-file"), bar = document.querySelector(".k-bar")
   if (!file || !bar) return
   kernelPage(file, bar)
-  copyButtons(file)
+  const idle = window.requestIdleCallback ?? (task => setTimeout(task, 50))
+  idle(() => copyButtons(file), { timeout: 1000 })
+  idle(() => document.querySelector(".k-side")?.classList.add("k-settled"), { timeout: 1000 }) // on a phone the first screen comes first
 })

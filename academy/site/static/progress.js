@@ -25,6 +25,7 @@
 
   function mark() {
     const done = new Set(read())
+    if (!done.size) return
     for (const link of document.querySelectorAll(LINKS)) {
       if (!done.has(place(link))) continue
       if (link.matches(".md-nav__link")) link.querySelector(".exercise-done") ?? link.insertAdjacentHTML("beforeend", TICK)

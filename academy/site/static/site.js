@@ -7,17 +7,20 @@ const SCROLLING = {
   ".k-code code, .highlight pre > code": "Code, scrolls sideways",
 }
 
-// A box whose content is cut says on which side: its edge there is soft.
-function edges(box) {
-  const left = box.scrollLeft > 1, right = box.scrollLeft + box.clientWidth < box.scrollWidth - 1
+// On which sides the content of a box is cut; there its edge is soft.
+const sides = box => [box.scrollLeft > 1, box.scrollLeft + box.clientWidth < box.scrollWidth - 1]
+
+function soften(box, [left, right]) {
   box.classList.toggle("cut-left", left)
   box.classList.toggle("cut-right", right)
 }
 
+// All are measured before the first is changed: turn about, each change would have the page laid out again.
 function reachable(boxes) {
-  for (const box of boxes) {
-    edges(box)
-    if (box.scrollWidth > box.clientWidth && !box.hasAttribute("tabindex")) {
+  const cut = boxes.map(sides)
+  for (const [i, box] of boxes.entries()) {
+    soften(box, cut[i])
+    if (cut[i].some(Boolean) && !box.hasAttribute("tabindex")) {
       box.tabIndex = 0
       box.setAttribute("role", "group")
       box.setAttribute("aria-label", Object.entries(SCROLLING).find(([selector]) => box.matches(selector))[1])
@@ -33,60 +36,52 @@ function fewerLandmarks() {
   }
 }
 
-// The switch between light and dark: each click shows. The theme's own order begins with the scheme that the reader has, for
-// it doesn't know which that is. Here the first click leads to the other one, the next back to what the system says.
-function themeSwitch() {
-  const system = matchMedia("(prefers-color-scheme: dark)")
-  const AUTO = 0, LIGHT = 1, DARK = 2
-  const lead = (from, to) => {
-    const input = document.getElementById(`__palette_${from}`), label = input?.nextElementSibling
-    if (!label) return
-    const words = to === AUTO ? "Follow the system" : to === DARK ? "Switch to dark" : "Switch to light"
-    label.htmlFor = `__palette_${to}`
-    label.title = words
-    input.setAttribute("aria-label", words)
+// The switch between light and dark: each click shows. The first leads to the other scheme than the system's, the next back
+// to what the system says. `academyScheme` has applied what was chosen before the page was painted.
+function schemeSwitch() {
+  const button = document.querySelector(".scheme-switch"), system = matchMedia("(prefers-color-scheme: dark)")
+  const WORDS = { "": "Follow the system", default: "Switch to light", slate: "Switch to dark" }
+  const other = () => (system.matches ? "default" : "slate")
+  const next = chosen => (chosen === other() ? "" : other())
+  const show = () => {
+    const chosen = academyScheme()
+    button.dataset.chosen = chosen
+    button.title = WORDS[next(chosen)]
+    button.setAttribute("aria-label", button.title)
   }
-  const arrange = () => {
-    lead(AUTO, system.matches ? LIGHT : DARK)
-    lead(LIGHT, system.matches ? AUTO : DARK)
-    lead(DARK, system.matches ? LIGHT : AUTO)
-  }
-  system.addEventListener("change", arrange)
-  arrange()
+  button.addEventListener("click", () => {
+    const scheme = next(academyScheme())
+    __md_set("__palette", scheme && { color: { scheme } })
+    show()
+  })
+  system.addEventListener("change", show)
+  addEventListener("pageshow", event => { if (event.persisted) show() })
+  show()
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  themeSwitch()
+  schemeSwitch()
   document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
   document.querySelector(".md-path")?.setAttribute("aria-label", "Path to this page")
   fewerLandmarks()
   const sizes = new ResizeObserver(entries => reachable(entries.map(entry => entry.target)))
   const known = new WeakSet()
   const scrolling = () => [...document.querySelectorAll(Object.keys(SCROLLING).join())]
+  // What is far from the window is not laid out. It gets a size, and is measured, when it comes near.
   const newBoxes = () => {
-    const boxes = scrolling().filter(box => !known.has(box))
-    for (const box of boxes) {
+    for (const box of scrolling()) {
+      if (known.has(box)) continue
       known.add(box)
       sizes.observe(box)
-      box.addEventListener("scroll", () => edges(box), { passive: true })
+      box.addEventListener("scroll", () => soften(box, sides(box)), { passive: true })
     }
-    return boxes
   }
-  const boxes = newBoxes()
+  newBoxes()
   // An editor or a run adds boxes later.
   const later = () => { fewerLandmarks(); newBoxes() }
   new MutationObserver(later).observe(document.querySelector(".md-content") ?? document.body, { childList: true, subtree: true })
-  // What is out of sight is not laid out, and measuring lays it out: a few at a time, when there is nothing else to do.
-  const idle = window.requestIdleCallback ?? (task => setTimeout(task, 50))
-  const measure = () => {
-    reachable(boxes.splice(0, 4))
-    if (boxes.length) idle(measure)
-    else document.documentElement.dataset.measured = "" // for tests
-  }
-  idle(measure)
   // Text that gets its font late may be wider than it was, in a box that stays as wide: nothing else tells.
-  document.fonts?.addEventListener("loadingdone", () => {
-    boxes.push(...scrolling())
-    idle(measure)
-  })
+  document.fonts?.addEventListener("loadingdone", () => requestAnimationFrame(() => {
+    reachable(scrolling().filter(box => box.checkVisibility?.({ contentVisibilityAuto: true }) ?? true))
+  }))
 })
