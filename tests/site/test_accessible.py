@@ -15,7 +15,7 @@ PHONE = {"width": 390, "height": 844}
 #: What is far from the window is not laid out and has a guessed height, so that it seems to lie over what follows. A
 #: reader who comes there finds it laid out, and so does axe.
 LAID_OUT = """document.head.append(Object.assign(document.createElement("style"),
-    { textContent: "* { content-visibility: visible !important }" }))"""
+    { textContent: "* { content-visibility: visible !important; transition: none !important }" }))"""
 
 
 def violations(browser) -> list[str]:
@@ -61,6 +61,7 @@ def test_what_is_folded_counts_in_the_guessed_height_of_a_row(site):
 )
 def test_what_is_wide_scrolls_by_keyboard(browser, address, page, boxes):
     browser.open(urljoin(address, page), **PHONE)
+    browser.run(LAID_OUT)
     is_wide = "b => b.checkVisibility() && b.scrollWidth > b.clientWidth + 1"
     wide = f"[...document.querySelectorAll('{boxes}')].filter({is_wide})"
     assert browser.run(f"{wide}.length") > 0
@@ -74,10 +75,12 @@ def test_the_menu_of_a_phone_leads_to_a_page(browser, address):
     browser.open(urljoin(address, KERNEL), **PHONE)
     shown = "document.querySelector('.md-sidebar--primary').getBoundingClientRect().right > 50"
     assert not browser.run(shown)
+    link = "[...document.querySelectorAll('.md-sidebar--primary a')].find(a => a.textContent.trim() === 'Guides')"
+    focused = f"(() => {{ const link = {link}; link.focus(); return document.activeElement === link }})()"
+    assert not browser.run(focused), "a link of a closed menu"
     browser.run("document.querySelector('.md-header label[for=__drawer]').click()")
     browser.wait(shown)
-    link = "[...document.querySelectorAll('.md-sidebar--primary a')].find(a => a.textContent.trim() === 'Guides')"
-    assert browser.run(f"(() => {{ const link = {link}; link.focus(); return document.activeElement !== link }})()")
+    browser.wait(focused)
     browser.run(f"setTimeout(() => {link}.click())")
     browser.wait("location.pathname.includes('/guides/') && document.readyState === 'complete'")
     browser.run("document.querySelector('.md-header label[for=__drawer]').click()")

@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.site.test_accessible import LAID_OUT
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = "kernels/tutorials/vector_add/"
 SOURCE = ROOT / "annotated_examples/tutorials/vector_add.py"
@@ -212,6 +214,7 @@ def test_a_link_to_a_line_marks_it(browser, address):
 
 def test_wide_formulas_can_be_scrolled_by_keyboard(browser, address):
     browser.open(urljoin(address, "derivations/layernorm/"), width=390, height=844)
+    browser.run(LAID_OUT)
     boxes = "[...document.querySelectorAll('div.arithmatex')].filter(b => b.scrollWidth > b.clientWidth + 1)"
     assert browser.run(f"{boxes}.length") > 0
     browser.wait(f"{boxes}.every(b => b.tabIndex === 0 && b.getAttribute('aria-label'))")

@@ -49,12 +49,18 @@ function schemeSwitch() {
     button.title = WORDS[next(chosen)]
     button.setAttribute("aria-label", button.title)
   }
+  // All at once: the theme's sheet ends transitions while this attribute is set.
+  const change = () => {
+    document.body.setAttribute("data-md-color-switching", "")
+    show()
+    requestAnimationFrame(() => setTimeout(() => document.body.removeAttribute("data-md-color-switching")))
+  }
   button.addEventListener("click", () => {
     const scheme = next(academyScheme())
     __md_set("__palette", scheme && { color: { scheme } })
-    show()
+    change()
   })
-  system.addEventListener("change", show)
+  system.addEventListener("change", change)
   addEventListener("pageshow", event => { if (event.persisted) show() })
   show()
 }
