@@ -80,12 +80,11 @@ BENCH = dict(
     shapes=[(8, 4096, 16, 128), (1, 16384, 16, 128)],
     dtypes=[torch.bfloat16],
     inputs=inputs,
-    reference=reference,
     compile=False,
     passes=["forward", "backward"],
     differentiable=["q", "k", "v", "g"],
     host_shape=(1, 128, 2, 64),
     eager=reference,
-    eager_name="PyTorch (all pairs)",
+    time_eager=False,
     peers={"fla, simple_gla": simple_gla},
 )

@@ -25,6 +25,7 @@ and `BENCH` has these keys:
 | `differentiable` | names of the inputs that get gradients (default: none) |
 | `reference(**inputs)` | what is right, in float64 (default: `eager`) |
 | `eager_name` | what the eager line is called, such as `"cuBLAS"` (default: `"eager"`) |
+| `time_eager` | False: results are judged by PyTorch's, but it isn't timed, because one call takes seconds |
 | `compile` | False leaves torch.compile out |
 | `timing` | `"events"` (default), or `"graph"`: by replaying a CUDA graph, forward only |
 | `host_shape` | the small shape for host time (default: every size at most 128) |
@@ -74,6 +75,7 @@ class Variant:
     differentiable: list[str] = field(default_factory=list)
     reference: Callable
     eager_name: str = "eager"
+    time_eager: bool = True
     compile: bool = True
     timing: str = "events"
     host_shape: tuple[int, ...]
@@ -100,7 +102,8 @@ class Variant:
     def providers(self) -> dict[str, Provider]:
         """name -> function from the inputs to the callable that is measured. Raises ImportError for a missing peer."""
         found = {name: _given(function) for name, function in self.ours.items()}
-        found[self.eager_name] = _given(self.eager)
+        if self.time_eager:
+            found[self.eager_name] = _given(self.eager)
         if self.compile:
             found["torch.compile"] = lambda inputs: compiled(self.eager)
         return found | {name: _peer(factory) for name, factory in self.peers.items()}

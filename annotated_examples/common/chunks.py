@@ -184,21 +184,32 @@ def decay_of(g):
 
 
 # A row for each reading token i, a column for each token j that it reads. `tl.cumprod` multiplies along an axis and
-# keeps all products on the way.
+# keeps all products on the way. That takes a round of exchanges between threads for each halving of the tile. Beside
+# 16-bit numbers, of type `dtype`, the textbook's sums are exact enough: see below.
 @triton.jit
-def decay_between(g):
+def decay_between(g, dtype: tl.constexpr):
     place = tl.arange(0, g.shape[0])
-    left = tl.cumprod(tl.where(place[:, None] > place[None, :], decay_of(g)[:, None], 1.0), axis=0)
-    return tl.where(place[:, None] >= place[None, :], left, 0.0)
+    if dtype == tl.float32:
+        left = tl.cumprod(tl.where(place[:, None] > place[None, :], decay_of(g)[:, None], 1.0), axis=0)
+        left = tl.where(place[:, None] >= place[None, :], left, 0.0)
+    else:
+        sums, _, _, _ = decays_of_sums(g)
+        left = between_sums(sums)
+    return left
 
 
 # The same with rows and columns exchanged. Computing it anew is safer than transposing a tile that was computed: some
 # versions of the compiler get that wrong on Hopper.
 @triton.jit
-def decay_between_transposed(g):
+def decay_between_transposed(g, dtype: tl.constexpr):
     place = tl.arange(0, g.shape[0])
-    left = tl.cumprod(tl.where(place[None, :] > place[:, None], decay_of(g)[None, :], 1.0), axis=1)
-    return tl.where(place[None, :] >= place[:, None], left, 0.0)
+    if dtype == tl.float32:
+        left = tl.cumprod(tl.where(place[None, :] > place[:, None], decay_of(g)[None, :], 1.0), axis=1)
+        left = tl.where(place[None, :] >= place[:, None], left, 0.0)
+    else:
+        sums, _, _, _ = decays_of_sums(g)
+        left = between_sums(sums, True)
+    return left
 
 
 @triton.jit
@@ -225,9 +236,8 @@ def decay_of_all(g):
     return tl.reduce(decay_of(g), 0, multiply)
 
 
-# Where only 16-bit numbers are asked for, sums of the gates are exact enough, and cheaper: the hardware has an
-# instruction for powers of 2. A gate of −∞ would make ∞ − ∞ of a difference. One of −100 leaves 4 · 10⁻⁴⁴, which is as
-# good as nothing.
+# Beside 16-bit numbers sums of the gates are exact enough, and cheaper: the hardware has an instruction for powers of
+# 2. A gate of −∞ would make ∞ − ∞ of a difference. One of −100 leaves 4 · 10⁻⁴⁴, which is as good as nothing.
 @triton.jit
 def decays_of_sums(g):
     # The sums, what is left of the state before the chunk, of each token at the chunk's end, and of that state there.
@@ -236,10 +246,15 @@ def decays_of_sums(g):
     return sums, tl.exp2(sums), tl.exp2(whole - sums), tl.exp2(whole)
 
 
+# A row for each reading token; or, transposed, for each token that is read.
 @triton.jit
-def between_sums(sums):
+def between_sums(sums, TRANSPOSED: tl.constexpr = False):
     place = tl.arange(0, sums.shape[0])
-    return tl.where(place[:, None] >= place[None, :], tl.exp2(sums[:, None] - sums[None, :]), 0.0)
+    if TRANSPOSED:
+        left = tl.where(place[None, :] >= place[:, None], tl.exp2(sums[None, :] - sums[:, None]), 0.0)
+    else:
+        left = tl.where(place[:, None] >= place[None, :], tl.exp2(sums[:, None] - sums[None, :]), 0.0)
+    return left
 
 
 # ## TF32

@@ -195,7 +195,8 @@ def dz_at(
 
 
 # The gradient of an input, of `x` or of the state: [[tag: CC-dx]]. It was read by the next W outputs, by the first of
-# them with the last tap. If it is in the final state, that one's gradient is added.
+# them with the last tap. If it is in the final state, that one's gradient is added. The loop over them stays a loop:
+# written out, eight taps take the compiler a minute.
 @triton.jit
 def gradient_at(
     dy_tensor, dfinal_ptr, x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D,
@@ -203,7 +204,7 @@ def gradient_at(
 ):  # fmt: skip
     mask_d = offs_d < D
     dx = tl.zeros_like(t).to(tl.float32)[:, None] + tl.zeros_like(offs_d).to(tl.float32)[None, :]
-    for k in tl.static_range(W):
+    for k in range(W):
         w = tl.load(weight_ptr + offs_d * W + (W - 1 - k), mask=mask_d, other=0.0).to(tl.float32)
         dx += w[None, :] * dz_at(
             dy_tensor, x_tensor, state_ptr, weight_ptr, bias_ptr, b, t + k, row + k, length, offs_d, D, SILU, W
@@ -341,9 +342,7 @@ def causal_conv1d_forward(x, weight, bias, initial_state, cu_seqlens, *, silu, B
     "bool silu) -> (Tensor, Tensor, Tensor, Tensor)",
     empty_backward,
 )
-def causal_conv1d_backward(
-    dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu, BLOCK_T=64, BLOCK_D=32
-):  # fmt: skip
+def causal_conv1d_backward(dy, dfinal, x, weight, bias, initial_state, cu_seqlens, *, silu, BLOCK_T=64, BLOCK_D=32):
     """`(dx, dweight, dbias, dstate)`; the last is not filled without an initial state."""
     checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D)
     sequences, batch = _sequences(x, cu_seqlens)

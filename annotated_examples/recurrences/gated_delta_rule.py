@@ -102,7 +102,9 @@ def inverse_of_system(a, BLOCK_T: tl.constexpr, PRECISION: tl.constexpr):
             cross = tl.where((rows // pair == columns // pair) & (rows // half != columns // half), a, 0.0)
             taken = tl.dot(inverse, cross, input_precision=PRECISION)
             inverse -= tl.dot(taken, inverse, input_precision=PRECISION)
-    return inverse
+    # The ones on the diagonal are left out: what a token writes of its own is added in float32, and only what others
+    # take away is rounded.
+    return inverse - tl.where(rows == columns, 1.0, 0.0)
 
 
 # ## What a chunk needs to know before the state is known
@@ -131,12 +133,9 @@ def wy_kernel(
     offs_t = start_t + place
     k = load_block(head(k_tensor, b, h // group, start), offs_t, length, offs_d, D)
     g, beta = load_gates(g_tensor, b, h, start, offs_t, length), load_gates(beta_tensor, b, h, start, offs_t, length)
-    overlap = tl.dot(k, tl.trans(k), input_precision=INPUT_PRECISION) * decay_between(g) * beta[:, None]
+    overlap = tl.dot(k, tl.trans(k), input_precision=INPUT_PRECISION) * decay_between(g, k.dtype) * beta[:, None]
     a = tl.where(place[:, None] > place[None, :], overlap, 0.0)
     inverse = inverse_of_system(a, BLOCK_T, "ieee" if k.dtype == tl.float32 else "tf32")
-    # Its diagonal of ones is left out: what a token writes of its own is added in float32, and only what others take
-    # away is rounded.
-    inverse -= tl.where(place[:, None] == place[None, :], 1.0, 0.0)
     if inverse_tensor[0] is not None:  # backward wants it
         store_block(head(inverse_tensor, c, h, 0), inverse, place, BLOCK_T, place, BLOCK_T)
     # [[tag: GD-W]]
@@ -217,7 +216,7 @@ def delta_state_gradients_kernel(
         g = load_gates(g_tensor, b, h, start, offs_t, length)
         beta, left = load_gates(beta_tensor, b, h, start, offs_t, length), decay_from_start(g)
         # [[tag: GD-dU]], which is [[tag: LA-dv]]; then [[tag: GD-dR]]
-        p = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale * decay_between_transposed(g)
+        p = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale * decay_between_transposed(g, k.dtype)
         du = state_product(k, dstate, INPUT_PRECISION) * decay_to_end(g)[:, None]
         du = multiply_add(p.to(do.dtype), do, du, INPUT_PRECISION)
         dr = multiply_add(tl.trans(inverse), du.to(do.dtype), du, INPUT_PRECISION)
@@ -258,7 +257,8 @@ def wy_backward_kernel(
         h = hk * group + member
         g = load_gates(g_tensor, b, h, start, offs_t, length)
         beta = load_gates(beta_tensor, b, h, start, offs_t, length)
-        decay, decay_transposed, left = decay_between(g), decay_between_transposed(g), decay_from_start(g)
+        left = decay_from_start(g)
+        decay, decay_transposed = decay_between(g, k.dtype), decay_between_transposed(g, k.dtype)
         da, da_transposed = tl.zeros((BLOCK_T, BLOCK_T), tl.float32), tl.zeros((BLOCK_T, BLOCK_T), tl.float32)
         dk_state = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
         dbeta = tl.zeros((BLOCK_T,), tl.float32)
@@ -297,6 +297,12 @@ def wy_backward_kernel(
 
 
 # ## The launchers
+def warps_of_system(launch):
+    """Of `wy_backward_kernel`: eight for tiles of 64 tokens, for which two have too few registers (on an H200 it took
+    11 ms instead of one); otherwise two."""
+    return 8 if launch["BLOCK_T"] == 64 and launch["BLOCK_D"] > 32 else 2
+
+
 def differences(k, v, g, beta, initial_state, cu_seqlens, chunks, launch, inverse=None):
     """`(u, states, final_state)`: u like v, and the state before each chunk. The inverses are written to `inverse`."""
     packed, (Hk, H) = partial(tensor, cu_seqlens=cu_seqlens), (k.shape[1], v.shape[1])
@@ -368,11 +374,12 @@ def gated_delta_rule_backward(
         key_gradients_kernel[(chunks.count * Hk,)](
             *inputs, tensor(dstates), packed(dk_part), tensor(None), packed(dg), **more
         )
-        # On Hopper kernels like this one were compiled wrongly with four warps: flash-linear-attention, issue 984.
+        # On Hopper kernels like this one were compiled wrongly with four warps: flash-linear-attention, issue 984. The
+        # fast version's was right with a single stage: then the next tile isn't loaded while this one is used.
         wy_backward_kernel[(chunks.count * Hk,)](
             packed(k), packed(v), packed(g), packed(beta), packed(u), packed(dr), tensor(states),
             packed(dk_part), packed(dk), packed(dv), packed(dg), packed(dbeta),
-            chunks.sequences, (Hk, H // Hk), **launch | dict(num_warps=2),
+            chunks.sequences, (Hk, H // Hk), **launch | dict(num_warps=warps_of_system(launch), num_stages=1),
         )  # fmt: skip
     return dq, dk, dv, v.new_empty(0) if g is None else dg.to(g.dtype), dbeta, dinitial
 

@@ -140,7 +140,7 @@ def outputs_kernel(
     g = load_gates(g_tensor, b, h, start, offs_t, length)
     # [[tag: LA-P]]: scores, each times what the gates between the two tokens leave, and 0 for a later token. The second
     # chunk of the example has `pid=1: decay = [[1, 0], [0.1353, 1]]`.
-    decay = decay_between(g)
+    decay = decay_between(g, q.dtype)
     p = tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale * decay
     # [[tag: LA-chunk]]: what came before the chunk, then the chunk itself.
     o = state_product(q, state, INPUT_PRECISION) * (decay_from_start(g) * scale)[:, None]
@@ -234,7 +234,7 @@ def query_gradients_kernel(
                 through += tl.sum(state.to(tl.float32) * dstate, axis=1)
         # **dQ**, [[tag: LA-dq]]
         dq_state *= (decay_from_start(g) * scale)[:, None]
-        dq += multiply_add((dp * decay_between(g) * scale).to(k.dtype), k, dq_state, INPUT_PRECISION)
+        dq += multiply_add((dp * decay_between(g, k.dtype) * scale).to(k.dtype), k, dq_state, INPUT_PRECISION)
         # Two of the four sums for the gates, [[tag: LA-dg]]: what each token reads from the state before the chunk, and
         # what goes from there through the chunk.
         if dg_tensor[0] is not None:
@@ -265,7 +265,7 @@ def key_gradients_kernel(
     for member in tl.range(0, group):
         h = hk * group + member
         g = load_gates(g_tensor, b, h, start, offs_t, length)
-        decay, kept = decay_between_transposed(g), decay_to_end(g)
+        decay, kept = decay_between_transposed(g, k.dtype), decay_to_end(g)
         p = scores * decay
         dp, dk_state = tl.zeros((BLOCK_T, BLOCK_T), tl.float32), tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
         for start_e in tl.range(0, E, BLOCK_E):

@@ -105,6 +105,11 @@ def test_torch_compile_is_added_unless_declined():
     assert list(variant.providers()) == ["lesson", "cuBLAS", "torch.compile"]
 
 
+def test_a_slow_reference_is_not_timed():
+    (variant,) = read(fake.bench(time_eager=False))
+    assert list(variant.providers()) == ["lesson"] and variant.eager
+
+
 def test_committed_limits_follow_from_cost():
     """A changed `cost` or `BENCH` makes no result stale, so what it says must be what the results say."""
     variants = {(o.name, v.name): v for o in operation.discover() for v in o.variants}

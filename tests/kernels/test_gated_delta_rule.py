@@ -1,6 +1,27 @@
 """gated_delta_rule and gated_delta_rule_varlen: values, states, all gradients, similar keys, borders, mutants.
 
-"Trap 3" and the like number the mistakes that others have made in such kernels.
+The traps of such kernels in use, beside linear attention's, and the check or mutant ("…") that holds each:
+
+1. Blocks off the diagonal without a mask of rows: `test_strong_gates_in_an_incomplete_chunk`, and "trap 1: the strict
+    triangle is left out".
+2. An inverse by squaring: `similar_keys`, "trap 2: an inverse by squaring".
+3. An inverse, or products of float32, in TF32 or 16 bits: "trap 3: the inverse in half precision", and on a card "trap 3:
+    the inverse in tf32", "trap 3: fp32 products in tf32".
+4. No gates aren't gates of 0: `test_no_gates_are_gates_of_zero`.
+5. A key that comes again, a β of 0 or up to 2: `test_a_value_is_overwritten`, `test_beta_of_zero_and_up_to_two`.
+6. A division by β: `test_beta_of_zero_and_up_to_two`, "trap 6: beta divided out".
+7. The inverse isn't transposed, or the diagonal of dA kept: "trap 7: the inverse isn't transposed", "trap 7: the diagonal
+    of dA is kept".
+8. A key counts once, though A has it twice: "trap 8: a key's column is left out", "trap 8: a key's row is left out".
+9. The state's gradient lacks what was asked: "trap 9: the state's gradient lacks what was asked".
+10. Asked before the decay: `strong_decay`, "trap 10: no decay in what is asked", "trap 10: asked before the decay,
+    backward"; one token: a mutant of its step.
+11. A rounded state in the step, asked, read or kept: three mutants of the step.
+12. The step after a prefill isn't the long call: `test_64_tokens_after_a_prefill`.
+13. Slots: states of nobody, rows without one: `test_with_slots`, three mutants of the step.
+14. Keys made of length 1 in 16 bits: their normalisation sums in float32, `test_large_numbers_of_float16`.
+15. Grouped heads: "trap 15: keys of another head", "trap 15: not summed over the group".
+16. Widths that are no powers of two, or differ: `test_widths`, on a card `test_lengths_of_a_real_call`.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
@@ -29,7 +50,7 @@ MUTANTS = [
     Mutant("trap 3: the inverse in tf32", 'BLOCK_T, "ieee" if k.dtype == tl.float32 else "tf32")', 'BLOCK_T, "tf32")', gpu=True),
     Mutant("trap 3: the inverse in half precision", "    if inverse_tensor[0] is not None:", "    inverse = inverse.to(tl.bfloat16).to(tl.float32)\n    if inverse_tensor[0] is not None:"),
     Mutant("trap 3: fp32 products in tf32", "input_precision=INPUT_PRECISION)", 'input_precision="tf32")', count=4, gpu=True),
-    Mutant("a token writes twice", "    inverse -= tl.where(place[:, None] == place[None, :], 1.0, 0.0)\n", ""),
+    Mutant("a token writes twice", "return inverse - tl.where(rows == columns, 1.0, 0.0)", "return inverse"),
     Mutant("trap 6: beta divided out", "dbeta += tl.sum(k * asked, axis=1) - answer", "dbeta += tl.sum(k * asked, axis=1) * beta / beta - answer"),
     Mutant("trap 7: the inverse isn't transposed", "multiply_add(tl.trans(inverse), du.to(do.dtype)", "multiply_add(inverse, du.to(do.dtype)"),
     Mutant("trap 7: the diagonal of dA is kept", "da = tl.where(earlier, -da, 0.0)", "da = tl.where(place[:, None] >= place[None, :], -da, 0.0)"),

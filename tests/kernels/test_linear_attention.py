@@ -26,7 +26,8 @@ The traps of such kernels in use, and the check or mutant ("…") that holds eac
 What compilers got wrong on Hopper (H1 to H10), and what holds each here and in the delta rule:
 
 - H1, a product of a transposed tile that was just computed: `test_only_loaded_tiles_are_transposed`.
-- H2, tiles 32 wide on four warps; H3, the delta rule's last kernel on four warps: `test_warps_that_compile_right`.
+- H2, tiles 32 wide on four warps; H3, the delta rule's last kernel on four warps: `test_warps_that_compile_right`, and
+    on a card `test_long_sequences_of_many_heads` of the fast versions.
 - H4, an odd width of 16-bit numbers: `test_widths`. H5, a scale of the int 1: `test_scale`.
 - H6, running sums after products: on a card `test_lengths_of_a_real_call`, which tries H1 to H4 as well.
 - H7, more than 65,535 programs along an axis: `test_every_grid_has_one_axis`, on a card 70,000 sequences of one token.
@@ -64,7 +65,7 @@ MUTANTS = [
     Mutant("trap 8: no scale on the scores", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale * decay", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * decay"),
     Mutant("trap 8: scale twice", "(decay_from_start(g) * scale)[:, None]\n    o =", "(decay_from_start(g) * scale * scale)[:, None]\n    o ="),
     Mutant("trap 8: no scale on the state's gradient", "read = (do * (decay_from_start(g) * scale)[:, None])", "read = (do * decay_from_start(g)[:, None])"),
-    Mutant("trap 8: no scale in dq", "dp * decay_between(g) * scale", "dp * decay_between(g)"),
+    Mutant("trap 8: no scale in dq", "dp * decay_between(g, k.dtype) * scale", "dp * decay_between(g, k.dtype)"),
     Mutant("trap 5: no term through both states", "tl.sum(through, axis=0) * decay_of_all(g)", "0.0"),
     Mutant("trap 5: gradient of the final state dropped", "dstate = load_state(dfinal_tensor", "dstate = 0.0 * load_state(dfinal_tensor"),
     Mutant("state doesn't decay", ".to(v.dtype), state * decay_of_all(g), INPUT", ".to(v.dtype), state, INPUT"),
@@ -82,12 +83,12 @@ MUTANTS = [
 ]  # fmt: skip
 
 #: A decay from the products of what each gate leaves.
-PRODUCTS = "    left = tl.cumprod(tl.where(place[:, None] > place[None, :], decay_of(g)[:, None], 1.0), axis=0)\n"
-MASKED = "    return tl.where(place[:, None] >= place[None, :], left, 0.0)"
+PRODUCTS = "        left = tl.cumprod(tl.where(place[:, None] > place[None, :], decay_of(g)[:, None], 1.0), axis=0)\n"
+MASKED = "        left = tl.where(place[:, None] >= place[None, :], left, 0.0)\n"
 OF_SHARED = [
-    Mutant("trap 2: a difference of sums", PRODUCTS, "    G = tl.cumsum(g, axis=0)\n    left = tl.exp(G[:, None] - G[None, :])\n"),
-    Mutant("trap 4: two factors", PRODUCTS, "    G = tl.cumsum(g, axis=0)\n    left = tl.exp(G)[:, None] * tl.exp(-G)[None, :]\n"),
-    Mutant("trap 1: mask by multiplication", PRODUCTS + MASKED, "    sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)\n    sums = sums - tl.cumsum(tl.where(place[:, None] < place[None, :], g[None, :], 0.0), axis=1)\n    return (place[:, None] >= place[None, :]).to(tl.float32) * tl.exp(sums)"),
+    Mutant("trap 2: a difference of sums", PRODUCTS, "        G = tl.cumsum(g, axis=0)\n        left = tl.exp(G[:, None] - G[None, :])\n"),
+    Mutant("trap 4: two factors", PRODUCTS, "        G = tl.cumsum(g, axis=0)\n        left = tl.exp(G)[:, None] * tl.exp(-G)[None, :]\n"),
+    Mutant("trap 1: mask by multiplication", PRODUCTS + MASKED, "        sums = tl.cumsum(tl.where(place[:, None] > place[None, :], g[:, None], 0.0), axis=0)\n        sums = sums - tl.cumsum(tl.where(place[:, None] < place[None, :], g[None, :], 0.0), axis=1)\n        left = (place[:, None] >= place[None, :]).to(tl.float32) * tl.exp(sums)\n"),
     Mutant("trap 9: the last lane's own gate", "place[None, :] > place[:, None], decay_of(g)[None, :], 1.0), 1, multiply)", "place[None, :] >= place[:, None], decay_of(g)[None, :], 1.0), 1, multiply)"),
     Mutant("a token's own gate is left out", "tl.cumprod(decay_of(g), axis=0)", "tl.cumprod(decay_of(g), axis=0) / decay_of(g)"),
     Mutant("the hardware's exponential", "(1.0 + r * (1.0 + r * (0.5 + r * tail))) * tl.exp2(power)", "tl.exp(g)", gpu=True),
@@ -184,16 +185,18 @@ def large_states_in_float16(module):
 
 
 def factors_that_are_cut_off(module):
-    """Trap 19. The gates' gradient is float32: rounding in it all goes the same way, and doesn't get lost in that of
-    the result. Beside a large initial state nearly all of it comes through products with a state."""
+    """Trap 19. A factor of 10 bits that is cut off is too small by 3.5e-4 on average. All numbers here are positive:
+    so that stays, where errors of factors that are rounded cancel, a thousand terms to the sum. Of 8 draws none was off
+    by more than 8e-6, and with factors cut off by less than 1.2e-4. Beside a large initial state nearly all of the
+    gates' gradient comes through products with a state."""
     for size in (1.0, 8.0):
-        inputs = tensors(T=70, D=32, E=32, dtype=torch.float16)
+        inputs = {n: x if n == "g" else x.abs() for n, x in tensors(T=70, D=32, E=32, dtype=torch.float16).items()}
         inputs["initial_state"] *= size
-        ups = upstreams(inputs)
+        ups = {name: x.abs() for name, x in upstreams(inputs).items()}
         with harness.tensor_cores():
             mine = results(module.linear_attention, inputs, ups)["dg"]
         exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups)["dg"]
-        assert accuracy.errors(mine, exact).rms < 2.5e-4
+        assert accuracy.errors(mine, exact).rms < 3e-5
 
 
 @triton.jit
@@ -551,12 +554,14 @@ def warps_of(lesson, monkeypatch, D, dtype):
 
 @pytest.mark.parametrize("lesson", [module, delta_rule], ids=["linear attention", "delta rule"])
 def test_warps_that_compile_right(lesson, monkeypatch):
-    """H2: never four for tiles 32 wide. H3: two for the kernel that takes a chunk's system apart."""
+    """H2: never four for tiles 32 wide. H3: two or eight for the kernel that takes a chunk's system apart."""
     narrow = warps_of(lesson, monkeypatch, 32, torch.bfloat16)
     assert len(narrow) > 3 and set(narrow.values()) == {2}
-    for D in (16, 64, 128, 256):
-        for dtype in (torch.bfloat16, torch.float32):
-            assert warps_of(lesson, monkeypatch, D, dtype).get("wy_backward_kernel", 2) == 2
+    if lesson is delta_rule:
+        for D in (16, 64, 128, 256):
+            for dtype in (torch.bfloat16, torch.float32):
+                wanted = 8 if D in (64, 128) and dtype == torch.bfloat16 else 2
+                assert warps_of(lesson, monkeypatch, D, dtype)["wy_backward_kernel"] == wanted
 
 
 @pytest.mark.parametrize(("D", "E", "width"), [(16, 8, 16), (32, 20, 32), (33, 20, 64), (128, 16, 64), (64, 256, 32)])

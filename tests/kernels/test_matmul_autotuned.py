@@ -296,11 +296,14 @@ def test_float32_search_leaves_large_tiles_out():
 
 
 @pytest.mark.gpu
-def test_each_precision_has_its_own_search(monkeypatch):
+def test_each_precision_has_its_own_search():
     a, b = randn(73, 40), randn(40, 50)
     lesson.matmul(a, b)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
-    assert searched(lesson.tuned_matmul_kernel, lambda: lesson.matmul(a, b)) == 1
+    torch.backends.cuda.matmul.allow_tf32 = True  # `monkeypatch` can't put it back, and later tests would have it
+    try:
+        assert searched(lesson.tuned_matmul_kernel, lambda: lesson.matmul(a, b)) == 1
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 @pytest.mark.gpu
