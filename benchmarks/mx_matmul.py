@@ -16,13 +16,15 @@ def cost(shape, dtype):
     return {"forward": dict(bytes_read=read, bytes_written=M * N * dtype.itemsize, operations=2 * M * N * K)}
 
 
-# The library gets the same weights in sixteen bits, `w`, decoded beforehand.
+# The library gets the same weights in sixteen bits, `w`, decoded beforehand. Codes and scales are handed over as bytes:
+# PyTorch can't take its own dtypes for them to float64, nor compare them.
 def inputs(shape, dtype, device):
     from annotated_examples.mx.microscaling import FP4, dequantize_mx, quantize_mx
 
     M, N, K = shape
     b, scale_b = quantize_mx(torch.randn(N, K, dtype=dtype, device=device), FP4)
     w = dequantize_mx(b, scale_b, dtype)
+    b, scale_b = b.view(torch.uint8), scale_b.view(torch.uint8)
     return dict(a=torch.randn(M, K, dtype=dtype, device=device), b=b, scale_b=scale_b, w=w)
 
 
