@@ -23,7 +23,8 @@ all forms, `--only experts` one of them beside the plain form.
 wide as the gated unit, it goes through two. A router begins as a random matrix, and sends some experts more than
 others. The first additional term of the loss works against that, and the second keeps the logits small. Each block
 hands both to the model, which adds them up. At the end of a run the first term, which is 1 where all experts get
-the same and 8 where one gets all, is [[bench: capstone_options/experts/balance]].
+the same and 8 where one gets all, is [[bench: capstone_options/experts/balance]]. (On the H200 this form was measured
+with [the lesson's layer](../moe/moe_mlp.py), on the H100 with the fast one.)
 
 **Eight bits.** The weights stay in float32, and so do their gradients. What is quantized are the operands of the
 products, each time anew. The router and the last product, which makes the logits, aren't: there a small error decides

@@ -70,14 +70,15 @@ from annotated_examples.moe.grouped_matmul import grouped_sums_forward as sums_b
 # writes [into a table](../common/ragged.py). `load_rows` and `store_rows` stop where the expert's rows end, so there is
 # no mask, and no address but the corner of a tile.
 #
-# `flatten` joins the two loops. It asks for an inner loop that runs at least once, and `tl.assume` promises that. Rows
-# of nobody keep the promise with one step: they are read up to `first`, which is not at all, and their matrix, number
-# `E`, doesn't exist. Both factors arrive as zeros.
+# `flatten` joins the two loops. It asks for an inner loop that runs at least once, and `tl.assume` promises that. For
+# rows of nobody one step is made to keep it. None of these rows is read, since reading stops at `first`, and their
+# matrix would be number `E`, which doesn't exist. Both factors arrive as zeros.
 #
 # **Why turned?** The tensor cores' largest instruction takes 64 rows and 256 columns, and fetches the fewest bytes from
-# shared memory for each product. But 1408 columns are five and a half tiles of 256: of the last, half is wasted. Of
-# 128 they are eleven. So where it pays, a tile has 256 *rows* and 128 columns, and the transposed product is computed,
-# the matrix times the rows: then the rows are the instruction's columns. The tile is turned back when it is stored.
+# shared memory for each product. But 1408 columns are five and a half tiles of 256, and half of the last one is wasted.
+# Of tiles of 128 they are eleven. So where it pays, a tile has 256 *rows* and 128 columns, and the transposed product
+# is computed, the matrix times the rows: then the rows are the instruction's columns. The tile is turned back when it
+# is stored.
 #
 # [[figure: experts/turned_tiles]]
 #
@@ -144,8 +145,9 @@ def grouped_rows_kernel(
 # expert's rows: what belongs to others arrives as zeros, in **both** factors. So a NaN of the next expert doesn't get
 # in, and nothing has to be masked. An expert without rows has one step of zeros.
 #
-# Sums are short: 768 rows are twelve steps. Then the end of a tile, when no product is computed, counts. Two programs
-# on each multiprocessor, with tiles half as large, cover that: while one stores, the other multiplies.
+# Sums are short: 768 rows are twelve steps. So a large share of the time goes into the end of a tile, where nothing is
+# multiplied. Two programs on each multiprocessor, with tiles half as large, cover that: while one stores, the other
+# multiplies.
 @triton.jit
 def grouped_sums_kernel(
     a_desc, b_desc, c_desc, offsets_ptr,  # of (R, M); of (R, N); of (E, M, N); (E,)
@@ -293,8 +295,8 @@ def grouped_matmul(a, b, offsets, *, bias=None, out_dtype=None):
 # ## Where it falls behind
 #
 # A tile's sums are stored while nothing is multiplied. A loop that is written [below Triton](../gluon/matmul.py), where
-# one group of warps stores while the other multiplies, could cover that. Of skewed counts more tiles are ragged: with
-# turned tiles, [[bench: grouped_matmul/ladder/turned/skewed_rows_ms]] for the same number of rows.
+# one group of warps stores while the other multiplies, could cover that. With skewed counts more tiles are ragged: the
+# same number of rows takes [[bench: grouped_matmul/ladder/turned/skewed_rows_ms]] with turned tiles.
 #
 # Two things were tried and left out. Steps of 128 along K leave room for two stages only:
 # [[bench: grouped_matmul/ladder/deep steps/rows_ms]]. Two programs for each multiprocessor, which help the sums, take

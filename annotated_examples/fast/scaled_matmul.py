@@ -22,7 +22,7 @@ All of these are times of a CUDA graph.
 
 **Where it falls behind.** With promoted sums and with scales of blocks at 4096, and wherever tiles of 192 x 128 don't
 fill the last wave: [the page below Triton](../gluon/scaled_matmul.py) says by how much, and what was tried. With fast
-sums and one scale a tensor at 8192 the library and this file are ahead of each other by turns, as the card's power is
+sums and one scale a tensor at 8192 the library is ahead in one run and this file in the next, as the card's power is
 the limit. More than 32 rows leave room for fewer steps in flight: 33 take
 [[bench: scaled_matmul/ladder/few rows/33_rows_ms]] and 64 [[bench: scaled_matmul/ladder/few rows/64_rows_ms]], and with
 one scale a tensor the library takes [[bench: scaled_matmul/ladder/torch, one scale a tensor/33_rows_ms]] and
@@ -113,7 +113,7 @@ def fast_sums_kernel(
 # the right. So the product is transposed, as for [packed weights](low_bit/planes.py): a tile has 64 rows of weights,
 # and as many columns as `a` has rows.
 #
-# **Enough on the way.** A program has 64 rows of the weight to itself, all along K, and 128 programs fill the card.
+# **Enough on the way.** A program has 64 rows of the weight to itself, over all of K, and 128 programs fill the card.
 # Each keeps five steps of 512 codes in flight, 160 KB. So nothing has to be divided along K, and no parts have to be
 # added up: divided in two, with shorter steps, it was slower.
 #
@@ -139,8 +139,8 @@ def few_rows_kernel(
         weights = b_desc.load([start_n, k * BLOCK_K])
         a = a_desc.load([start_m, k * BLOCK_K]).T
         if GROUP:
-            # [[tag: SM-block]]. In the second run of the example a step is a group. Of the second group the first
-            # product is `pid=0, k=1: product[0, 0] = 5`, and its scales are `pid=0, k=1: s_a[0] = 0.5` and 1.
+            # [[tag: SM-block]]. In the second run of the example a step is a group. The second group's first product is
+            # `pid=0, k=1: product[0, 0] = 5`, and its scales are `pid=0, k=1: s_a[0] = 0.5` and 1.
             group = tl.cast(k * BLOCK_K // GROUP, tl.int64)
             s_a = tl.load(scale_a_ptr + offs_m * stride_am + group * stride_ak, mask=m_mask, other=0.0)
             s_b = tl.load(scale_b_ptr + group * stride_bk + offs_n // GROUP_N * stride_bn, mask=n_mask, other=0.0)

@@ -340,8 +340,8 @@ class DelayedScaling:
             self.steps, self.ran = self.steps + 1, False
 
 
-# With one scale for all of a matrix its codes are good for both products that it is in. So they are made once, and it
-# is they that are saved: a byte for each element. With each comes the largest magnitude.
+# With one scale for all of a matrix its codes are good for both products that it is in. So they are made once, and they
+# are what is saved: a byte for each element. With each comes the largest magnitude.
 def delayed_forward(x, weight, bias, scales):
     """`(y, (q, scale, amax) of x, (q, scale, amax) of weight)`."""
     e4m3 = torch.float8_e4m3fn

@@ -53,8 +53,8 @@ GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 # ## Reference
 #
 # In PyTorch, with the same decisions on the same bits. Any tensor is a matrix: its last dimension, and all others
-# together. It is cut into tiles of `height` by `width`, the last ones filled up with zeros. A power is taken
-# in float64, where no device is off by as much as float32 can show.
+# together. It is cut into tiles of `height` by `width`, the last ones filled up with zeros. Powers are taken in
+# float64: there no device is so far off that it would show in float32.
 def as_matrix(x):
     return x if x.dim() == 2 else x.reshape(x.shape[:-1].numel(), x.shape[-1] if x.dim() else 1)
 

@@ -66,10 +66,10 @@ RECIPES = ("tensor", "row", "block")
 
 # ## Reference
 #
-# In PyTorch, formula by formula: the codes of each part of K are multiplied, then scaled. In float64, the default,
-# the sums are exact enough to be the truth. With `precision=torch.float32` it is what PyTorch gets. On a GPU that is
-# its own product of codes, on the same tensor cores as ours. It takes multiples of 16 only, and zeros add nothing. Two
-# matrices of e5m2 it doesn't take.
+# In PyTorch, formula by formula: the codes of each part of K are multiplied, then scaled. In float64, the default, the
+# sums are exact enough to be the truth. With `precision=torch.float32` it is what PyTorch gets. On a GPU that is its
+# own product of codes, on the same tensor cores as ours. It takes multiples of 16 only, so zeros are put behind the
+# ends, which add nothing. And it doesn't take two matrices of e5m2.
 def product_of_codes(a, b, precision, use_fast_accum):
     (M, K), N = a.shape, b.shape[1]
     both_e5m2 = a.dtype == b.dtype == torch.float8_e5m2

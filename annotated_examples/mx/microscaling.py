@@ -21,8 +21,9 @@ and $2^{-9}$, so one float32 for the whole tensor brings them into that range, [
 **What it costs.** In bfloat16 two bytes of an element are read. Written are 1.03 bytes in MXFP8 and 0.53 in MXFP4. A
 group lies within a tile, so each element is read once; NVFP4 needs the largest magnitude of the tensor first, and reads
 twice. In eight bits memory is the limit: 16384 rows of 8192 take [[bench: microscaling/ladder/eight bits/forward_ms]],
-a copy of as many bytes [[bench: microscaling/ladder/a copy of as many bytes/forward_ms]]. In four bits it is arithmetic
-with bits, which cards before Blackwell have no instruction for: 26 instructions for each element.
+a copy of as many bytes [[bench: microscaling/ladder/a copy of as many bytes/forward_ms]]. In four bits arithmetic is
+the limit: no card before Blackwell has an instruction that rounds to four bits, so ordinary ones do it, 26 for each
+element.
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. Groups lie along the last dimension, whose size must be
 a multiple of the group's. All is defined to the bit, as in `quantize`. A group with a NaN or an infinity has the scale
@@ -198,8 +199,8 @@ def quantize_mx_kernel(
 # ## Two scales: NVFP4
 #
 # The largest magnitude of the tensor is found by the kernel of [quantize](../fp8/quantize.py), and its scale is
-# [[tag: NV-tensor]]: then the largest of all *group scales* is 448. No smaller than 2⁻¹¹⁷, so that times the smallest
-# `e4m3` it is a normal number and has a finite reciprocal.
+# [[tag: NV-tensor]]: then the largest of all *group scales* is 448. It is never smaller than 2⁻¹¹⁷: times the smallest
+# `e4m3` that is still a normal number, and has a finite reciprocal.
 @triton.jit
 def tensor_scale(bits):
     scale = tl.maximum(tl.div_rn(bits.to(tl.float32, bitcast=True), 2688.0), 6.018531076210112e-36)
@@ -207,8 +208,8 @@ def tensor_scale(bits):
     return tl.where(bits >= 0x7F800000, float("nan"), scale)
 
 
-# A group's scale is rounded to `e4m3`, and the elements are divided by what it was rounded *to*, [[tag: NV-q]]: so its
-# rounding is no further error, it only moves the largest element away from 6.
+# A group's scale is rounded to `e4m3`, and the elements are divided by what it was rounded *to*, [[tag: NV-q]]: so
+# rounding the scale adds no error of its own. It only moves the largest element away from 6.
 @triton.jit
 def quantize_nvfp4_kernel(
     x_ptr, q_ptr, scale_ptr,  # (M, K); (M, K // 2), bytes; (M, K // GROUP), e4m3; contiguous but the first
@@ -275,7 +276,7 @@ def dequantize_kernel(
         scale = power_of_byte(scale)
     else:
         scale = scale.to(tl.float32) * tl.load(tensor_scale_ptr)
-    # `pid=0: out[0] = [0, -1, 2, 2, 2, 3, 4, 8, 2, 2, 2, 2, 2, 2, 2, 2]`: that is left of the first row.
+    # `pid=0: out[0] = [0, -1, 2, 2, 2, 3, 4, 8, 2, 2, 2, 2, 2, 2, 2, 2]` is left of the first row.
     out = tl.reshape(tl.reshape(numbers, (BLOCK_M, BLOCK_K // GROUP, GROUP)) * scale[:, :, None], (BLOCK_M, BLOCK_K))
     offs_k = tile_k * BLOCK_K + tl.arange(0, BLOCK_K)
     tl.store(out_ptr + offs_m[:, None] * K + offs_k[None, :], out, mask=(offs_m < M)[:, None] & (offs_k < K)[None, :])

@@ -13,11 +13,11 @@ is no zero point, scales are powers of two, and the codes are denser near zero, 
 
 [[figure: mx/product]]
 
-**What it costs.** With `N = K = 8192` the weights are 33.6 MB, their scales 2.1 MB; in bfloat16 they would be 134 MB.
-A byte holds two weights, and each is used in `2 · M` operations. An H200 does about 200 operations in the time in which
-it reads a byte, so up to about fifty rows memory is the limit. Decoding takes some ten integer operations for each
-weight and tile of rows. Those don't count against the tensor cores, but somebody has to do them: with few rows they are
-what [the fast version](../fast/mx_matmul.py) shortens.
+**What it costs.** With `N = K = 8192` the weights are 33.6 MB, their scales 2.1 MB; in bfloat16 they would be 134 MB. A
+byte holds two weights, each for `2 · M` operations: `4 · M` for a byte. An H200 does about 200 operations in the time
+in which it reads a byte, so up to about fifty rows memory is the limit. Decoding takes some ten integer operations for
+each weight and tile of rows. The ordinary cores have to do those, and with few rows they take most of the time:
+[the fast version](../fast/mx_matmul.py) needs fewer.
 
 **Contract.** `a` is (M, K), float16 or bfloat16, any strides. `b` are codes, a row for each output: (N, K) of eight
 bits or (N, K/2) of four, any strides, and `scale_b` is (N, K/32). K is a multiple of 32. A decoded weight is rounded to
@@ -106,7 +106,7 @@ def mx_matmul_kernel(
 
         # [[tag: MX-product]]: the weights lie along the sum, so the tile is transposed for the product. (Blackwell's
         # tensor cores take codes and exponents as they are: that is Triton's `dot_scaled`. On other cards it decodes as
-        # is done here; up to Triton 3.7 it takes byte 0 for zero then. The interpreter doesn't know it.)
+        # is done here, and up to Triton 3.7 it takes a scale's byte 0 for zero. The interpreter doesn't know it.)
         acc = tl.dot(a, tl.trans(b.to(a.dtype)), acc)
     if bias_ptr is not None:
         acc += tl.load(bias_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)[None, :]
