@@ -47,7 +47,9 @@ def test_a_restarted_form_is_the_same_run():
 def test_a_form_is_measured():
     values, curves = capstone_options.measure(dataclasses.replace(SMALL, feed_forward="experts"), 3, 2, batch=2)
     assert [len(curve) for curve in curves] == [3, 3]
-    assert 1 - 1e-6 <= values["balance"][0] <= SMALL.experts  # 1, of float32 numbers, where all get the same
+    # 1 where all get the same. It may be less: the experts that are chosen more often needn't be the likelier ones on
+    # average. (Which it is depends on the text, and that is this repository's.)
+    assert 0 < values["balance"][0] <= SMALL.experts
     assert values["loss"][0] == pytest.approx(sum(map(sum, curves)) / 6) and values["loss_spread"][0] > 0
     dense, _ = capstone_options.measure(SMALL, 1, 1, batch=2)
     assert "balance" not in dense and dense["parameters"] < values["parameters"]
