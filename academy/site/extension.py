@@ -6,7 +6,7 @@
     [[path]]  [[tracks]]  [[tracks: short]]                the map of the learning path, and short ways through it
     [[language]]                                           the index of triton.language
     [[exercise: exercises/rows/merge.py]]                  the page of an exercise
-    [[exercises]]                                          the exercises of the page on which it stands
+    [[exercises]]  [[exercises: every]]                    the exercises of the page on which it stands, or all of them
     [[verified]]                                           the table of all that is checked
     [[code: PATH NAME]]                                    a function of a kernel file, without its notes
     [[playground: PATH]]                                   a kernel file without its notes, to be run and edited
@@ -254,7 +254,10 @@ class Lines(Preprocessor):
             return [f'!!! failure "{name} is not an exercise"']
         return self.expanded(exercise_pages.markdown(self.index, self.index.exercises[name]))
 
-    def exercises(self, _: str) -> list[str]:
+    def exercises(self, form: str) -> list[str]:
+        """Those of this page; `every`: all, stage by stage."""
+        if form == "every":
+            return path_map.exercises(self.index)
         found = exercise_pages.listed(self.index, self.conversion.uri)
         if not found:
             self.conversion.problem("no exercise belongs to this page", "[[exercises]]")

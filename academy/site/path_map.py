@@ -90,6 +90,24 @@ def stages(index: Library) -> list[str]:
     return out
 
 
+def exercises(index: Library) -> list[str]:
+    """Every exercise, stage by stage, with its kind and the time that it takes."""
+    out: list[str] = []
+    for stage in index.path.stages:
+        shown = [page for page in index.shown("exercise") if page.group == stage.exercises]
+        found = [index.exercises[page.source] for page in shown]
+        if not found:
+            continue
+        out += ["", f"## {stage.title}", "", f"{len(found)} for about {hours(sum(map(practice, found)))}."]
+        out += ["{ .path-time .exercise-count }", "", '<ol class="path" markdown="1">']
+        for each in found:
+            about = f"{each.kind} · {hours(practice(each))}"
+            link = f"[{each.title}](/{each.uri})"
+            out.append(f'<li markdown="span">{link} <span class="path-kind">{about}</span></li>')
+        out += ["</ol>", ""]
+    return out
+
+
 def tracks(index: Library) -> list[str]:
     """The short tracks: some pages of the path, in its order, and some exercises."""
     out: list[str] = []

@@ -79,3 +79,18 @@ def test_an_exercise_leads_to_the_next_of_its_stage(site):
         else:  # the last of its stage: to where the next stage begins
             stage = next(stage for stage in PATH.stages if stage.exercises == other.stage)
             assert leads == re.sub(r"\.(md|py)$", "", stage.pages[0]), one.name
+
+
+def test_the_page_of_all_exercises_lists_each_once_and_says_what_is_next(site, browser, address):
+    listed = re.findall(r'<li><a href="([\w/]+)/">', page_of(site, "exercises/index.md"))
+    assert listed == [exercise.name for exercise in exercise_files.every()]
+    browser.open(urljoin(address, "exercises/"), width=390, height=844)
+    told = "document.querySelector('[data-exercises]').innerText"
+    assert browser.run(told).startswith(f"0 of {len(listed)} solved. Begin with ")
+    browser.run(f"localStorage.setItem('academy.exercises', JSON.stringify({listed[:2]!r}))")
+    browser.open(urljoin(address, "exercises/"))
+    assert browser.run(told).startswith(f"2 of {len(listed)} solved. Next: ")
+    assert browser.run("document.querySelector('[data-exercises] a').pathname").endswith(f"/exercises/{listed[2]}/")
+    assert browser.run("document.querySelector('.exercise-count').innerText").endswith(" 2 solved.")
+    assert browser.run("document.querySelectorAll('.md-content ol.path .exercise-done').length") == 2
+    browser.run("localStorage.clear()")

@@ -33,6 +33,23 @@ function mark() {
   if (title && done.includes(here) && !title.querySelector(".exercise-done")) title.insertAdjacentHTML("beforeend", TICK)
 }
 
+// On the page of all exercises: how many of each stage are solved, and which comes next.
+function overview() {
+  const spot = document.querySelector("[data-exercises]"), done = kept(SOLVED, [])
+  if (!spot) return
+  const links = [...document.querySelectorAll(".md-content ol.path > li > a[href]")].filter(exerciseOf)
+  const solved = link => done.includes(exerciseOf(link))
+  for (const count of document.querySelectorAll(".exercise-count")) {
+    const own = [...count.nextElementSibling.querySelectorAll(":scope > li > a[href]")].filter(solved).length
+    count.querySelector("span")?.remove()
+    if (own) count.insertAdjacentHTML("beforeend", `<span> ${own} solved.</span>`)
+  }
+  const all = links.filter(solved).length, next = links.find(link => !solved(link))
+  const more = next ? [all ? "Next: " : "Begin with ", Object.assign(document.createElement("a"), { href: next.href, textContent: next.textContent }), "."] : []
+  spot.replaceChildren(`${all} of ${links.length} solved. `, ...more)
+  spot.hidden = false
+}
+
 // The editor says how a check ended in the `data-state` of its outcome element.
 function watch(editor) {
   const look = () => {
@@ -47,6 +64,7 @@ function watch(editor) {
 
 document.addEventListener("DOMContentLoaded", () => {
   mark()
+  overview()
   for (const editor of document.querySelectorAll("[data-exercise]")) {
     const answer = kept(ANSWERS, {})[editor.dataset.exercise]
     if (answer) {
@@ -58,4 +76,8 @@ document.addEventListener("DOMContentLoaded", () => {
     watch(editor)
   }
 })
-addEventListener("pageshow", event => { if (event.persisted) mark() })
+addEventListener("pageshow", event => {
+  if (!event.persisted) return
+  mark()
+  overview()
+})
