@@ -12,7 +12,7 @@ from academy.site.library import Library, Page
 
 CHAPTERS = "learn"
 #: The page of all exercises.
-EXERCISES = "exercises/index.md"
+EXERCISES = "exercises.md"
 
 
 class GeneratedPage(File):
@@ -98,8 +98,8 @@ def _exercises(library: Library) -> list[dict]:
         for stage in library.path.stages
     }
     stages = [{stage: _named(exercises)} for stage, exercises in pages.items() if exercises]
-    overview = [EXERCISES] if (library.root / library.docs / EXERCISES).is_file() else []
-    return [{"Exercises": [*overview, *stages]}] if stages else []
+    overview = [{"All exercises": EXERCISES}] if (library.root / library.docs / EXERCISES).is_file() else []
+    return [*overview, {"Exercises": stages}] if stages else []
 
 
 def _named(pages: list[Page], what: str = "") -> list[dict]:

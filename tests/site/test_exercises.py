@@ -82,7 +82,7 @@ def test_an_exercise_leads_to_the_next_of_its_stage(site):
 
 
 def test_the_page_of_all_exercises_lists_each_once_and_says_what_is_next(site, browser, address):
-    listed = re.findall(r'<li><a href="([\w/]+)/">', page_of(site, "exercises/index.md"))
+    listed = re.findall(r'<li><a href="([\w/]+)/">', page_of(site, "exercises.md"))
     assert listed == [exercise.name for exercise in exercise_files.every()]
     browser.open(urljoin(address, "exercises/"), width=390, height=844)
     told = "document.querySelector('[data-exercises]').innerText"
