@@ -48,6 +48,7 @@ BENCH = dict(
     dtypes=[torch.bfloat16],
     inputs=inputs,
     eager=eager,
+    time_eager=False,
     peers={"flash-linear-attention": fla},
     passes=["forward", "backward"],
     differentiable=["a", "x"],
