@@ -9,6 +9,7 @@ from benchmarks.flash_attention import AXES, cost, inputs  # noqa: F401  academy
 
 LESSON = "gluon.flash_attention"
 FAST = None
+BACKWARD = "gluon.flash_attention_backward"
 FUNCTION = "flash_attention"
 
 
@@ -27,7 +28,14 @@ def variant(causal):
 
 # 136 tokens of 16 numbers; query i sees i + 1 keys. The number of the next tile is written, too.
 FORWARD = dense.attention_cost(136, 136, 16, 2, pairs=136 * 137 // 2)["forward"]
-EXAMPLES = {"gluon.flash_attention": {"forward": FORWARD | {"bytes_written": FORWARD["bytes_written"] + 4}}}
+# Backward the sums for dQ are float32. There are three counters, and the number of the next tile.
+BACKWARD_COST = dense.attention_cost(136, 136, 16, 2, pairs=136 * 137 // 2)["backward"]
+EXAMPLES = {
+    "gluon.flash_attention": {"forward": FORWARD | {"bytes_written": FORWARD["bytes_written"] + 4}},
+    "gluon.flash_attention_backward": {
+        "backward": BACKWARD_COST | {"bytes_written": BACKWARD_COST["bytes_written"] + 136 * 16 * 2 + 16}
+    },
+}
 BENCH = dict(
     shapes=[(4, 16, 16, 4096, 128), (4, 32, 8, 4096, 128), (1, 16, 16, 16384, 128), (4, 32, 32, 4096, 64)],
     dtypes=[torch.bfloat16],

@@ -104,6 +104,42 @@ def below_triton(module, Q, K, V, s, m, d):
     return o[0, ..., :d], lse[0]
 
 
+# Its backward pass alone, with the gradient of the log-sum-exp.
+@case(
+    modules=("gluon.flash_attention_backward",),
+    returns=("AT-dQ", "AT-dK", "AT-dV"),
+    values=tame,
+    dtypes=("float16",),
+    sizes={"g": 2, "m": 70, "p": 0, "d": 64, "l": 71, "r": 1},
+    forward_only=True,
+)
+def backward_below_triton(module, Q, K, V, s, m, d, nabla_O, nabla_L):
+    q, k, v = group(*(widened(64, x)[0] for x in (Q, K[-m:], V[-m:])))
+    do, dlse = widened(64, nabla_O)[0][None], nabla_L[None].float()
+    options = module.contract(q, k, v, True, s, None, 0.0, None, True)
+    saved = module.attention_forward(q, k, v, None, None, None, options)
+    dq, dk, dv, _ = module.attention_backward(do, dlse, q, k, v, None, None, None, *saved, options)
+    return dq[0, ..., :d], older(K, dk[0, 0, :, :d]), older(V, dv[0, 0, :, :d])
+
+
+def older(all_keys, gradient):
+    """Keys that no query sees, of which only the case of one element has any, have a gradient of 0."""
+    import torch
+
+    return torch.nn.functional.pad(gradient, (0, 0, len(all_keys) - len(gradient), 0))
+
+
+@backward_below_triton.pytorch
+def _(module, Q, K, V, s, m, nabla_O, nabla_L):
+    import torch
+
+    with torch.enable_grad():
+        leaves = [value.detach().requires_grad_() for value in (Q, K, V)]
+        q, k, v = group(leaves[0], leaves[1][-m:], leaves[2][-m:])
+        o, lse = module.flash_attention_reference(q, k, v, scale=s, return_lse=True, causal=True)
+        return torch.autograd.grad((o, lse), leaves, (nabla_O[None], nabla_L[None].to(lse.dtype)))
+
+
 # ---------------------------------------------------------------- with all options
 # What a descriptor fits: 16-bit numbers, eight to a row. The fast file leaves the rest to the lesson's kernels.
 @case(

@@ -5,7 +5,7 @@ Such a file has these names:
 | name | meaning |
 |---|---|
 | `LESSON`, `FAST` | the kernel files, as `"classics.layernorm"` and `"fast.layernorm"` (or None) |
-| `BACKWARD` | the file with the backward pass of `FAST`, where that has one of its own |
+| `BACKWARD` | the file with the backward pass of `FAST`, or without one of `LESSON`, where that has one of its own |
 | `FUNCTION` | the public function of both |
 | `AXES` | the names of a shape's axes, a tuple of strings; may be imported from another file of `benchmarks/` |
 | `cost(shape, dtype)` | pass -> `bytes_read`, `bytes_written`, `operations` that the operation needs at least |

@@ -6,6 +6,7 @@ Importing this fills `rewriting.MODELLED`. Names: `Aggregate`.
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -139,8 +140,10 @@ def _save(pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> None:
 
 
 def _atomic(name: str, function: Callable) -> Callable:
-    def atomic(pointer: Pointer, value: Any, mask: Any = None, **_: Any) -> Steps:
+    def atomic(pointer: Pointer, value: Any, mask: Any = None, sem: Any = None, **_: Any) -> Steps:
         yield
+        if unwrap(sem) == "release":
+            units.have_arrived(name, pointer.name)
         on = (
             np.ones(pointer.offset.shape, bool)
             if unwrap(mask) is None
@@ -156,6 +159,8 @@ def _atomic(name: str, function: Callable) -> Callable:
                 before = lane.read()
                 old[index] = before.values
                 lane.write(before.combine(scalar(given[index], pointer.dtype.element_ty), function))
+        if unwrap(sem) == "acquire" and not pointer.offset.shape:
+            machine().now.polls(name, pointer.name, old.item())
         return Tensor(old, pointer.dtype.element_ty, pointer.layout if pointer.offset.shape else None)
 
     return atomic
@@ -214,6 +219,14 @@ def make_tensor_descriptor(
     return units.Descriptor(memory, sizes, steps, block, unwrap(layout), unwrap(padding_option) == "nan", base.name)
 
 
+def _assembly(asm: Any, constraints: Any, args: Any, *rest: Any) -> Steps:
+    """What Gluon has only as inline assembly: named barriers, and the wait until copies have arrived."""
+    if found := re.match(r"\s*cp\.async\.bulk\.wait_group\s+(\d+)\s*;", unwrap(asm)):
+        yield from units.arrival_wait(int(found.group(1)))
+        return args[0]
+    return (yield from shared.named_barrier(asm, constraints, args, *rest))
+
+
 def _number_of_programs(axis: Any) -> Tensor:
     return scalar(machine().grid[int(unwrap(axis))])
 
@@ -239,7 +252,7 @@ def _table() -> dict[str, Callable]:
         zeros=lambda shape, dtype, layout=None: full(shape, 0, dtype, layout),
         zeros_like=lambda x, shape=None, dtype=None, layout=None: full_like(x, 0, shape, dtype, layout),
         associative_scan=along_axis.associative_scan, load=_load, store=_save, warp_specialize=warp_specialize,
-        allocate_shared_memory=shared.allocate, inline_asm_elementwise=shared.named_barrier, cdiv=_cdiv,
+        allocate_shared_memory=shared.allocate, inline_asm_elementwise=_assembly, cdiv=_cdiv,
         num_warps=lambda: machine().now.warps, num_ctas=lambda: 1,
         program_id=lambda axis: scalar(machine().program[int(unwrap(axis))]), num_programs=_number_of_programs,
         static_range=lambda *bounds: range(*(int(unwrap(bound)) for bound in bounds)),
@@ -270,6 +283,9 @@ def _table() -> dict[str, Callable]:
     return table
 
 
+ATOMIC_COPIES = {f"async_atomic_{name}": units.tma_reduce(name) for name in ("add", "min", "max", "and", "or", "xor")}
+
+
 def _modelled() -> dict[Any, Callable]:
     """id of a function -> what stands for it. The names that a release doesn't have are left out."""
     found: dict[Any, Any] = {
@@ -283,7 +299,7 @@ def _modelled() -> dict[Any, Callable]:
         async_copy_shared_to_global=units.tma_store,
         async_store=units.tma_store, store_wait=units.store_wait, make_tensor_descriptor=make_tensor_descriptor,
     )  # fmt: skip
-    copies |= {f"async_atomic_{name}": units.tma_reduce(name) for name in ("add", "min", "max", "and", "or", "xor")}
+    copies |= ATOMIC_COPIES
     elements = dict(
         async_copy_global_to_shared=units.copy_elements, async_load=units.copy_elements,
         commit_group=units.commit_group,
@@ -307,6 +323,7 @@ def _modelled() -> dict[Any, Callable]:
 
 
 rewriting.MODELLED.update(_modelled())
+rewriting.NAMED.update(ATOMIC_COPIES)
 
 
 def _methods() -> None:

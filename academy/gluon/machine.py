@@ -25,6 +25,8 @@ from academy.gluon.errors import Deadlock, GluonError, InFlight, MissingFence, P
 from academy.watching import Party, Watcher
 
 Clock = dict["Agent", int]
+#: So often the same number is polled before it counts as a deadlock.
+POLLS = 2000
 #: What the partition that started others waits for in the end.
 PARTITIONS = "its partitions"
 
@@ -45,6 +47,8 @@ class Agent:
         self.last_wait: str = parent.last_wait if partition and parent else ""
         self.products: list[Any] = []  # issued and not waited for: wgmma, copies to global memory, groups of cp.async
         self.stores: list[Agent] = []
+        self.on_their_way: list[Agent] = []  # copies that may not have arrived in global memory
+        self.polled: tuple[Any, int] = (None, 0)  # what an atomic operation with `acquire` found, and how often
         self.copies: list[Agent] = []
         self.groups: list[list[Agent]] = []
         self.priority = 0.0
@@ -59,6 +63,18 @@ class Agent:
         """An asynchronous operation is complete."""
         self.finished = True
         machine().note(self.lane, "end", operation=self.number)
+
+    def polls(self, operation: str, memory: str, found: Any) -> None:
+        """Raises Deadlock if a partition asks the same question for the thousandth time."""
+        here = place()
+        seen, times = self.polled
+        self.polled = (here, found), times + 1 if seen == (here, found) else 1
+        if self.polled[1] > POLLS:
+            raise Deadlock(
+                f"{self.what} polls {memory} at {here} by {operation}, and finds {found} again and again. Programs are "
+                "simulated one after another, so one that came before it must have set the number",
+                Party(here, self.what, operation, self.last_wait),
+            )
 
     def tick(self) -> None:
         self.clock[self] = self.clock.get(self, 0) + 1

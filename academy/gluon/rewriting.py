@@ -24,6 +24,9 @@ from academy.watching import HOOK
 #: id of a function of Gluon -> what stands for it. By identity: to hash a jitted function would walk through everything
 #: that it uses. `academy.gluon.functions` fills it in.
 MODELLED: dict[Any, Callable] = {}
+#: Name -> what stands for it, where Triton has the operation and only a later release the name: until then a kernel's
+#: file may define a builtin that is called so.
+NAMED: dict[str, Callable] = {}
 #: What a function that may have to wait returns.
 Steps = Generator[Any, Any, Any]
 _CACHE: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -99,6 +102,8 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Steps:
     if isinstance(function, JITFunction):
         return (yield from generator(function)(*args, **kwargs))
     if getattr(function, "__triton_builtin__", False):
+        if function.__name__ in NAMED:
+            return (yield from NAMED[function.__name__](*args, **kwargs))
         raise NotModelled(f"{place()}: the simulator doesn't have {getattr(function, '__name__', function)}")
     result = function(*args, **kwargs)
     return (yield from result) if isinstance(result, types.GeneratorType) else result

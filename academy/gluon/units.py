@@ -1,7 +1,7 @@
 """The asynchronous units: copies of tiles (TMA), copies of elements (cp.async), and the tensor cores.
 
-Names: `Descriptor`, `Product`; `tma_load`, `tma_store`, `tma_reduce`, `store_wait`; `copy_elements`, `commit_group`,
-`wait_group`, `copies_arrive`; `product`, `product_wait`, `product_now`; `fence`.
+Names: `Descriptor`, `Product`; `tma_load`, `tma_store`, `tma_reduce`, `store_wait`, `arrival_wait`, `have_arrived`;
+`copy_elements`, `commit_group`, `wait_group`, `copies_arrive`; `product`, `product_wait`, `product_now`; `fence`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import torch
 from triton.experimental.gluon import language as gl
 
 from academy.gluon import layouts
-from academy.gluon.errors import WrongLayout, need, place
+from academy.gluon.errors import Race, WrongLayout, need, place
 from academy.gluon.machine import Agent, machine
 from academy.gluon.rewriting import Steps
 from academy.gluon.shared import Shared, barrier_of
 from academy.gluon.values import Pointer, Tensor, dtype_of, numpy_type, rounded, unwrap
+from academy.watching import Party
 
 
 class Descriptor:
@@ -137,18 +138,46 @@ def _store(descriptor: Descriptor, coord: Any, src: Shared, what: str, operation
 
     state.pending.append(complete)
     state.now.stores.append(agent)
+    state.now.on_their_way.append(agent)
 
 
 def store_wait(pendings: Any) -> Steps:
-    """Until at most so many of this partition's copies to global memory still read shared memory."""
+    """Until at most so many of this partition's copies to global memory still read shared memory.
+
+    Whether the others have arrived there by then, nobody knows: `arrival_wait` does.
+    """
+    yield from _stores_wait(int(unwrap(pendings)))
+
+
+def arrival_wait(pendings: int) -> Steps:
+    """Until all but so many of this partition's copies have arrived in global memory."""
+    yield from _stores_wait(pendings)
+    now = machine().now
+    now.on_their_way = now.stores[:]
+
+
+def _stores_wait(pendings: int) -> Steps:
     state, now, here = machine(), machine().now, place()
-    waited = now.stores[: max(0, len(now.stores) - int(unwrap(pendings)))]
-    state.note(now.what, "wait", awaits=f"all but {int(unwrap(pendings))} of its copies to global memory")
+    waited = now.stores[: max(0, len(now.stores) - pendings)]
+    state.note(now.what, "wait", awaits=f"all but {pendings} of its copies to global memory")
     yield (lambda: all(store.finished for store in waited)), here, lambda: "its copies to global memory"
     state.note(now.what, "go on")
     for store in waited:
         now.stores.remove(store)
         now.join(store.clock, {})
+
+
+def have_arrived(operation: str, memory: str) -> None:
+    """Raises Race if a partition tells others of its copies, by an atomic operation with `release`, too early."""
+    now = machine().now
+    if now.on_their_way:
+        store = now.on_their_way[0]
+        raise Race(
+            f"{operation} with release on {memory} at {place()} tells other programs that {now.what} is done, and the "
+            f"{store.what} issued at {store.issued} may not have arrived in global memory yet. store_wait waits until "
+            "it has been read from shared memory. Wait for cp.async.bulk.wait_group before this line",
+            Party(place(), now.what, operation, now.last_wait), Party(store.issued, now.what, store.what, ""),
+        )  # fmt: skip
 
 
 def copy_elements(smem: Shared, pointer: Pointer, mask: Any = None, *_: Any, **__: Any) -> Steps:

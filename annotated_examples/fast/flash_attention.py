@@ -293,37 +293,50 @@ def attention_forward(
 # ## Below Triton
 #
 # On a Hopper card [the kernel that overlaps softmax and products by hand](../gluon/flash_attention.py) is faster for
-# dense heads of 128 numbers. For heads of 64 this one is. A launch of that kernel costs Python more, because it makes
-# its descriptors anew each time, so it has to be worth it: `2**28` scores take a card about as long.
+# dense heads of 128 numbers. For heads of 64 this one is. Backward, [its
+# counterpart](../gluon/flash_attention_backward.py)
+# makes five products instead of seven, and takes both widths. A launch of these kernels costs Python more, because they
+# make their descriptors anew each time, so it has to be worth it: `2**28` scores take a card about as long.
 WORTHWHILE = 2**28
+FORWARD_WIDTHS, BACKWARD_WIDTHS = (128,), (64, 128)
 
 
 @remembered
-def goes_below_triton(q, k, v, sinks, cu_seqlens_q, options):
-    """Whether the Gluon kernel takes this call."""
+def goes_below_triton(q, k, v, sinks, cu_seqlens_q, options, widths):
+    """Whether the Gluon kernel for heads of these widths takes this call."""
     (B, H, T, D), S = q.shape, k.shape[2]
     dense = sinks is None and cu_seqlens_q is None and options.softcap == 0.0 and options.left == OPEN
     full_or_causal = options.right == OPEN or options.right == 0 and T == S
     return (
-        dense and full_or_causal and D == 128 and B * H * T * S >= WORTHWHILE and can_describe(options, q, k, v)
+        dense and full_or_causal and D in widths and B * H * T * S >= WORTHWHILE and can_describe(options, q, k, v)
         and not device.INTERPRET and device.has("gluon", q.device.index)
     )  # fmt: skip
 
 
 def forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options):
     """`(o, lse)`, by the kernel that is fastest for the call."""
-    if goes_below_triton(q, k, v, sinks, cu_seqlens_q, options):
+    if goes_below_triton(q, k, v, sinks, cu_seqlens_q, options, FORWARD_WIDTHS):
         from annotated_examples.gluon import flash_attention as below_triton  # only a Hopper card needs it
 
         return below_triton.attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
     return attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options)
 
 
+def backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options):
+    """`(dq, dk, dv, dsinks)`, likewise."""
+    saved = q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options
+    if goes_below_triton(q, k, v, sinks, cu_seqlens_q, options, BACKWARD_WIDTHS):
+        from annotated_examples.gluon import flash_attention_backward as below_triton
+
+        return below_triton.attention_backward(do, dlse, *saved)
+    return attention_backward(do, dlse, *saved)
+
+
 # ## Joining autograd
 #
 # The frame is the lesson's, with these launchers. Inside `torch.compile` both are operators: the compiler can't look
 # into a launch with descriptors.
-launchers = opaque_attention(forward, attention_backward)
+launchers = opaque_attention(forward, backward)
 checked = remembered(contract)
 
 

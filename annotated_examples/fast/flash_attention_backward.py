@@ -35,15 +35,15 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
 4. cuDNN stays ahead. Without a mask it computes at
    [[bench: flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).rate]]. Seven products in its time would take
    1.4 times that rate, and cuBLAS, with two large matrices, reaches [[bench: device/matrix]]. So only five products can
-   catch up. We tried them [below Triton](../gluon/flash_attention.py), in an order that is fixed: the copy unit adds
-   each part of dQ in memory, and a counter says whose turn it is. The bits are the same on every call. The sketch takes
-   [[bench: flash_attention/ladder/below Triton, one pass/backward_ms]] causal and
+   catch up. They are possible [below Triton](../gluon/flash_attention_backward.py), and in an order that is fixed: the
+   copy unit adds each part of dQ in memory, and a counter says whose turn it is. The bits are the same on every call.
+   That takes [[bench: flash_attention/ladder/below Triton, one pass/backward_ms]] causal and
    [[bench: flash_attention/ladder/below Triton, one pass/full_backward_ms]] unmasked. In the same run the two kernels
    take [[bench: flash_attention/ladder/below Triton, two kernels/backward_ms]] and
    [[bench: flash_attention/ladder/below Triton, two kernels/full_backward_ms]], and cuDNN
    [[bench: flash_attention/ladder/below Triton, cuDNN/backward_ms]] and
-   [[bench: flash_attention/ladder/below Triton, cuDNN/full_backward_ms]]. Unmasked the sketch is faster, for one more
-   tensor of float32. Under a causal mask, the common case, it gains nothing. So the two kernels stay.
+   [[bench: flash_attention/ladder/below Triton, cuDNN/full_backward_ms]]. So on a Hopper card large dense calls with
+   heads of 64 or 128 numbers go there. Everything else, and every other card, has the two kernels.
 
 **What it costs.** As the lesson.
 

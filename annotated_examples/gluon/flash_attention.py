@@ -46,7 +46,9 @@ stay in Triton.
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), float16 or bfloat16, with D of 64 or 128; H is a
 multiple of Hk. With a causal mask T and S are equal. Strides are those that a descriptor fits: the last one 1, the
 others multiples of 16 bytes. Other tensors are copied first. Scores and sums are float32. A NaN or $+\infty$ among the
-scores that a query sees makes its row NaN, and so do scores that are all $-\infty$. The backward pass is the lesson's.
+scores that a query sees makes its row NaN, and so do scores that are all $-\infty$.
+
+[The backward pass](flash_attention_backward.py) has a page of its own.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -65,11 +67,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
 )  # fmt: skip
 
-from annotated_examples.attention.flash_attention import attention, attention_backward, flash_attention_reference
+from annotated_examples.attention.flash_attention import attention, flash_attention_reference
 from annotated_examples.common.attention import contract
 from annotated_examples.common.attention_tiles import fits, heads_at_a_time
 from annotated_examples.common.constants import LN2, LOG2E, LOWEST
 from annotated_examples.common.hopper import described, programs, tma_load, tma_store
+from annotated_examples.gluon.flash_attention_backward import attention_backward
 
 
 # ## Which tile?

@@ -19,7 +19,7 @@ import torch
 from academy import device
 from academy.compiler import catching
 from academy.compiler.cards import card
-from annotated_examples.gluon import flash_attention, matmul, tile_copy
+from annotated_examples.gluon import flash_attention, flash_attention_backward, matmul, tile_copy
 
 #: What one can ask of `matmul_forward`: the default first.
 MATMULS = [
@@ -28,6 +28,7 @@ MATMULS = [
     dict(PINGPONG=True, BLOCK_M=64, STAGES=4, HALVES=1), dict(PINGPONG=True, BLOCK_M=64, STAGES=4, HALVES=2),
 ]  # fmt: skip
 TILES = [{}, dict(BLOCK_N=256, STAGES=3), dict(BLOCK_M=64, num_warps=4)]
+BACKWARDS = [{}, dict(STAGES=2), dict(BLOCK_M=64), dict(HEADS=1)]
 ATTENTIONS = [{}, dict(BLOCK_N=64, STAGES=3), dict(BLOCK_N=64, STAGES=4), dict(HEADS=1)]
 
 
@@ -52,6 +53,9 @@ def main() -> None:
                 asked = flash_attention.contract(q, q, q, causal, None, None, 0.0, None, True)
                 for options in ATTENTIONS if every else ATTENTIONS[:1]:
                     flash_attention.attention_forward(q, q, q, None, None, None, asked, **options)
+                saved = q, q, q, None, None, None, q, q[..., 0].float(), asked
+                for options in BACKWARDS if every else BACKWARDS[:1]:
+                    flash_attention_backward.attention_backward(q, None, *saved, **options)
     print(json.dumps(catcher.found))
 
 

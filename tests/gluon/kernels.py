@@ -9,6 +9,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
+from annotated_examples.common import hopper_sums
+
 if hasattr(tma, "async_load"):
     tma_load, tma_store = tma.async_load, tma.async_store
 else:
@@ -160,16 +162,21 @@ def two_partitions(out_ptr, WAIT: gl.constexpr):
     gl.warp_specialize([(takes, (buffer, bar, out_ptr, layout, WAIT)), (hands_on, (buffer, bar, layout))], [4], [24])
 
 
-if hasattr(tma, "async_atomic_add"):
-
-    @gluon.jit
-    def adds_up(x_desc, y_desc):
-        """Every program adds its tile to the same one of the result."""
-        tile = gl.allocate_shared_memory(x_desc.dtype, x_desc.block_type.shape, x_desc.layout)
-        ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-        mbarrier.init(ready, count=1)
-        mbarrier.expect(ready, x_desc.block_type.nbytes)
-        tma_load(x_desc, [gl.program_id(0) * x_desc.block_type.shape[0], 0], ready, tile)
-        mbarrier.wait(ready, 0)
-        tma.async_atomic_add(y_desc, [0, 0], tile)
+@gluon.jit
+def adds_up(x_desc, y_desc, counter, FIRST: gl.constexpr, READ: gl.constexpr, ARRIVED: gl.constexpr):
+    """Every program adds its tile to the same one of the result, in turn; each constant leaves out one thing."""
+    tile = gl.allocate_shared_memory(x_desc.dtype, x_desc.block_type.shape, x_desc.layout)
+    ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(ready, count=1)
+    mbarrier.expect(ready, x_desc.block_type.nbytes)
+    turn = gl.program_id(0) + FIRST
+    tma_load(x_desc, [turn * x_desc.block_type.shape[0], 0], ready, tile)
+    mbarrier.wait(ready, 0)
+    hopper_sums.wait_for_turn(counter, turn)
+    hopper_sums.tma_add(y_desc, [0, 0], tile)
+    if READ:
         tma.store_wait(0)
+    if ARRIVED:
+        hopper_sums.pass_turn(counter, turn)
+    else:
+        gl.atomic_xchg(counter, turn + 1, sem="release")

@@ -106,15 +106,37 @@ def test_whole_numbers_are_those_of_a_gpu():
     assert out.tolist() == [-3, -1, 0, 1]
 
 
-@pytest.mark.skipif(not hasattr(kernels, "adds_up"), reason="this release has no TMA reduction")
-def test_tma_adds_to_global_memory():
+def added(programs=3, seed=0, FIRST=0, READ=True, ARRIVED=True):
     x, y = torch.randn(48, 64), torch.zeros(16, 64)
-    gluon.simulate(kernels.adds_up, (3,), described(x, [16, 64]), described(y, [16, 64]))
+    counter = torch.zeros(1, dtype=torch.int32)
+    args = described(x, [16, 64]), described(y, [16, 64]), counter
+    gluon.simulate(kernels.adds_up, (programs,), *args, FIRST, READ, ARRIVED, seed=seed)
     torch.testing.assert_close(y, x.reshape(3, 16, 64).sum(0))
+    assert counter.item() == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tma_adds_to_global_memory(seed):
+    added(seed=seed)
+    added(seed=seed, READ=False)  # who waits until it has arrived needn't wait until it was read
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind", "said"),
+    [
+        (dict(ARRIVED=False), gluon.Race, "atomic_xchg with release on counter .*TMA add issued at line"),
+        (dict(ARRIVED=False, READ=False), gluon.Race, "may not have arrived in global memory yet"),
+        (dict(FIRST=1, programs=2), gluon.Deadlock, "polls counter at line .*finds 0 again and again"),
+    ],
+)
+def test_a_turn_that_is_passed_too_early_or_never_is_named(missing, kind, said):
+    for seed in SEEDS:
+        with pytest.raises(kind, match=f"(?s){said}"):
+            added(seed=seed, **missing)
 
 
 def test_a_tma_reduction_reads_its_buffer_until_it_is_waited_for():
-    """The releases before 3.9 have no function for it, so this one is called as the simulator's own."""
+    """The releases before 3.9 have no functions for the others, so this one is called as the simulator's own."""
     target, reduce = torch.ones(8, 64, dtype=torch.float16), units.tma_reduce("max")
     function = lambda desc, coord, src: (yield from reduce(desc, coord, src))  # noqa: E731
     old, MODELLED[id(kernels.tma_store)] = MODELLED[id(kernels.tma_store)], function

@@ -272,10 +272,10 @@ def test_varlen(options, lengths, only_fast):
     judge_varlen(varlen_with_tiles(fast), *lengths, dtype=torch.float16, **options)
 
 
-def chosen(q, k=None, sinks=None, **options):
+def chosen(q, k=None, sinks=None, widths=fast.FORWARD_WIDTHS, **options):
     k = q if k is None else k
     options = fast.contract(q, k, k, **DEFAULTS | options, sinks=sinks, return_lse=False)
-    return fast.goes_below_triton(q, k, k, sinks, None, options)
+    return fast.goes_below_triton(q, k, k, sinks, None, options, widths)
 
 
 def test_what_goes_below_triton(monkeypatch):
@@ -286,6 +286,7 @@ def test_what_goes_below_triton(monkeypatch):
     monkeypatch.setattr(device, "has", lambda *feature: True)
     assert chosen(q) and chosen(q, causal=True) and chosen(q[:, :, :-1], q)
     assert not chosen(q[:, :, :-1], q, causal=True), "the last query sees the last key"
+    assert chosen(q[..., :64], widths=fast.BACKWARD_WIDTHS) and not chosen(q[..., :32], widths=fast.BACKWARD_WIDTHS)
     assert not chosen(q[..., :64]) and not chosen(q.float()) and not chosen(q[:, :, :2000])
     assert not chosen(q, causal=True, window=100) and not chosen(q, softcap=5.0)
     assert not chosen(q, scale=-1.0) and not chosen(q, sinks=randn(1, dtype=torch.float16))
@@ -300,7 +301,18 @@ def test_below_triton(options, monkeypatch):
     if not device.has("gluon"):
         pytest.skip("needs a Hopper GPU")
     monkeypatch.setattr(fast, "attention_forward", None)
+    monkeypatch.setattr(fast, "attention_backward", None)
     judge(fast.flash_attention, dict(B=1, H=32, Hk=8, T=3000, S=3000, D=128), torch.bfloat16, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, dict(causal=True)], ids=["full", "causal"])
+def test_backward_below_triton(options, monkeypatch):
+    """Heads of 64 numbers: forward in Triton, backward not."""
+    if not device.has("gluon"):
+        pytest.skip("needs a Hopper GPU")
+    monkeypatch.setattr(fast, "attention_backward", None)
+    judge(fast.flash_attention, dict(B=2, H=16, Hk=16, T=3001, S=3001, D=64), torch.bfloat16, **options)
 
 
 @pytest.mark.gpu

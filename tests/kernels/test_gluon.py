@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from academy import accuracy, compiler, device
-from academy.gluon import layouts, schedule
+from academy.gluon import Deadlock, layouts, schedule
 from academy.judge import mutants, waits
 from annotated_examples.gluon import (
     flash_attention,
+    flash_attention_backward,
     matmul,
     scaled_matmul,
     tile_copy,
@@ -69,6 +70,34 @@ def check_attention(module, seeds=(0, 1), BLOCK_N=32):
                 accuracy.check("lse", lse, theirs[1], exact[1])
 
 
+def check_gradients(module, seeds=(0, 1)):
+    """gluon.flash_attention_backward: more steps than buffers, tails, heads that share keys, with and without dlse."""
+    for seed in seeds:
+        with schedule(seed):
+            for T, S, causal, dlse in (136, 136, True, True), (70, 200, False, False):
+                q, k, v = drawn(1, 2, T, 16), drawn(1, 1, S, 16), drawn(1, 1, S, 16)
+                up = drawn(1, 2, T, 16), drawn(1, 2, T, dtype=torch.float32) if dlse else None
+                assert_gradients(module, q, k, v, *up, causal, BLOCK_M=64, STAGES=2)
+
+
+def assert_gradients(module, q, k, v, do, dlse, causal, scale=0.3, **tiles):
+    """Within the accuracy rule of PyTorch's gradients in the same dtype, and of those in float64."""
+    same = dict(causal=causal, scale=scale, return_lse=True)
+
+    def of_pytorch(dtype):
+        inputs = [x.detach().to(dtype).requires_grad_() for x in (q, k, v)]
+        o, lse = flash_attention.flash_attention_reference(*inputs, **same)
+        upstream = do.to(dtype), torch.zeros_like(lse) if dlse is None else dlse.to(lse.dtype)
+        return torch.autograd.grad((o, lse), inputs, upstream)
+
+    o, lse = flash_attention.flash_attention_reference(q.double(), k.double(), v.double(), **same)
+    options = module.contract(q, k, v, causal, scale, None, 0.0, None, True)
+    saved = q, k, v, None, None, None, o.to(q.dtype), lse.float(), options
+    gradients = module.attention_backward(do, dlse, *saved, **tiles)
+    for name, ours, theirs, exact in zip("qkv", gradients, of_pytorch(q.dtype), of_pytorch(torch.float64)):
+        accuracy.check(f"d{name}", ours, theirs, exact)
+
+
 def check_codes(module, seeds=(0, 1)):
     """More tiles than programs, three groups and two, K that ends within a step; small whole numbers, so exact sums."""
     for seed in seeds:
@@ -97,6 +126,7 @@ def test_copies_products_and_attention_are_right_in_two_schedules():
     check_copies(tile_copy)
     check_products(matmul)
     check_attention(flash_attention)
+    check_gradients(flash_attention_backward)
 
 
 @pytest.mark.nightly
@@ -107,12 +137,16 @@ def test_no_false_alarm_in_fifty_schedules(part):
     check_copies(tile_copy, seeds)
     check_products(matmul, seeds)
     check_attention(flash_attention, seeds)
+    check_gradients(flash_attention_backward, seeds)
     check_codes(scaled_matmul, seeds)
 
 
 #: What only costs time if it is wrong would stand here, with the reason.
 ONLY_SPEED: dict[str, str] = {}
-CHECKS = {tile_copy: check_copies, matmul: check_products, flash_attention: check_attention, scaled_matmul: check_codes}
+CHECKS = {
+    tile_copy: check_copies, matmul: check_products, flash_attention: check_attention,
+    flash_attention_backward: check_gradients, scaled_matmul: check_codes,
+}  # fmt: skip
 MUTANTS = [(module, mutant) for module in CHECKS for mutant in waits.mutants(Path(module.__file__).read_text("utf-8"))]
 FEW = {mutant.name for module in CHECKS for mutant in mutants.sample([m for o, m in MUTANTS if o is module], 4)}
 
@@ -189,6 +223,84 @@ def test_attention_of_tokens_before_heads_and_of_rows_that_no_descriptor_fits():
         exact = flash_attention.flash_attention_reference(q.double(), k.double(), v.double(), **wanted)
         accuracy.check("o", o, theirs[0], exact[0])
         accuracy.check("lse", lse, theirs[1], exact[1])
+
+
+#: Edits that no wait is a part of, which change values: each must show.
+WRONG_GRADIENTS = [
+    mutants.Mutant(
+        "no mask on the diagonal", "masked = first_query < first_key + 63", "masked = first_query < first_key"
+    ),
+    mutants.Mutant("the first tile of the diagonal only", "first_key + 63", "j * 128 + 1"),
+    mutants.Mutant("keys past the last", "masked: gl.constexpr = RAGGED", "masked: gl.constexpr = False"),
+    mutants.Mutant("the key of the query itself hidden", "keys <= queries", "keys < queries"),
+    mutants.Mutant("dK without the scale", "(dk * scale).to", "dk.to"),
+    mutants.Mutant("dQ without the scale", "torch.mul(sums, options.scale, out=dq)", "torch.mul(sums, 1.0, out=dq)"),
+    mutants.Mutant("no gradient of the log-sum-exp", "if dlse_ptr is not None:", "if False:"),
+    mutants.Mutant(
+        "the halves of dQ exchanged", "slice(W * HALF, HALF, 1)\n    k1", "slice((1 - W) * HALF, HALF, 1)\n    k1"
+    ),
+    mutants.Mutant("another head's tile", "h = hk * group + i % group", "h = hk * group + (i + 1) % group"),
+    mutants.Mutant("the first keys add", "if j == 0:", "if j < 0:"),
+    mutants.Mutant("the next keys store", "if j == 0:", "if j <= 1:"),
+]
+
+
+def far_below_zero():
+    """Scores around -200: a probability of a key that isn't there would overflow."""
+    q, k = drawn(1, 1, 40, 64).abs(), -drawn(1, 1, 70, 64).abs()
+    return 8 * q, 8 * k, drawn(1, 1, 70, 64), drawn(1, 1, 40, 64), None, False
+
+
+@pytest.mark.parametrize("mutant", WRONG_GRADIENTS, ids=lambda mutant: mutant.name)
+@SIMULATED
+def test_every_wrong_gradient_is_noticed(mutant):
+    def check(module):
+        check_gradients(module, (0,))
+        assert_gradients(module, *far_below_zero())
+
+    assert waits.caught(flash_attention_backward, mutant, check), mutant.name
+
+
+def test_scores_far_below_zero_and_rows_that_no_descriptor_fits():
+    assert_gradients(flash_attention_backward, *far_below_zero())
+    q, k, v, do = (drawn(1, 2, 64, 40).transpose(2, 3) for _ in "qkvo")
+    dlse = drawn(1, 1, 1, dtype=torch.float32).expand(1, 2, 40)
+    assert_gradients(flash_attention_backward, q, k, v, do, dlse, True)
+    assert_gradients(flash_attention_backward, q, k, v, do[..., :1].expand(1, 2, 40, 64), None, True)
+
+
+@SIMULATED
+def test_a_tile_of_keys_waits_for_its_turn(monkeypatch):
+    """The second tile's program alone: nobody passes it the turn. Without the wait it would go on."""
+    kernel, given = flash_attention_backward.attention_backward_kernel, {}
+
+    class Later:
+        def __getitem__(self, grid):
+            def launch(*arguments, **options):
+                arguments[10].fill_(1)  # the next tile that nobody has taken
+                kernel[(1,)](*arguments, **options)
+
+            return launch
+
+    q, k, v, do = (drawn(1, 1, 200, 64) for _ in "qkvo")
+    monkeypatch.setattr(flash_attention_backward, "attention_backward_kernel", Later())
+    with pytest.raises(Deadlock, match="sum_partition polls turn_ptr .* finds 0 again and again"):
+        assert_gradients(flash_attention_backward, q, k, v, do, None, True, **given)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("D", [64, 128])
+@pytest.mark.parametrize("causal", [True, False])
+def test_two_hundred_calls_give_the_same_bits(causal, D):
+    """More programs than a card runs at a time, heads that share keys: nobody waits forever, and the order is fixed."""
+    q, do = (drawn(2, 8, 2000, D, dtype=torch.bfloat16) for _ in "qo")
+    k, v = (drawn(2, 2, 2000, D, dtype=torch.bfloat16) for _ in "kv")
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    o = flash_attention.flash_attention(*leaves, causal=causal)
+    first = torch.autograd.grad(o, leaves, do, retain_graph=True)
+    for _ in range(200):
+        again = torch.autograd.grad(o, leaves, do, retain_graph=True)
+    assert all(torch.equal(a, b) for a, b in zip(first, again))
 
 
 def test_what_attention_makes_of_numbers_that_are_none():
@@ -272,7 +384,7 @@ def compiled(*words):
     assert not problems
     assert {entry["kernel"] for entry in found} == {
         "copy_lanes_kernel", "copy_tile_kernel", "copy_ring_kernel", "matmul_tile_kernel", "matmul_kernel",
-        "attention_kernel",
+        "attention_kernel", "row_numbers_kernel", "attention_backward_kernel",
     }  # fmt: skip
     return found
 

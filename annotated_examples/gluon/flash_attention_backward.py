@@ -1,0 +1,471 @@
+r"""
+# Attention backward, below Triton
+
+The backward pass of [attention below Triton](flash_attention.py), in one kernel. It recomputes the scores tile by tile,
+and makes these gradients of them:
+
+[[eq: AT-dS]]
+
+[[eq: AT-dQ]]
+
+[[eq: AT-dK]]
+
+[[eq: AT-dV]]
+
+**Five products instead of seven.** [The fast version in Triton](../fast/flash_attention_backward.py) has two kernels.
+One walks along the keys for dQ, the other along the queries for dK and dV, and both compute S and dP: seven products of
+each tile. No sum ever leaves its program.
+
+[[figure: fast/backward_walks]]
+
+Five would do: S, dP, dV, dK and dQ. Then a program has a tile of keys and keeps dK and dV in registers, as before. But
+its part of dQ has to be added to a sum in memory, to which the tiles of all the other keys add, too. Two things make
+that cheap:
+
+- **The copy unit adds.** A tile of dQ goes through shared memory, and Hopper's copy unit adds it to global memory. No
+  thread waits for it.
+- **Everyone has a turn.** The sum of floats depends on the order. So the tiles of keys add in theirs: first tile 0,
+  then tile 1, and so on, for each tile of queries. A counter says whose turn it is. Every call gives the same bits.
+
+Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first, and each
+begins at least a step after the one before it.
+
+**What it costs.** A step has 64 queries and 128 keys, and heads of 128 numbers: five products of 2 · 64 · 128 · 128
+operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven would take 3584. Besides, dQ is summed
+in float32, which takes one more tensor of that type, and is scaled and rounded at the end.
+
+**Measured on an H200**, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers: causal
+[[bench: flash_attention/ladder/below Triton, one pass/backward_ms]], unmasked
+[[bench: flash_attention/ladder/below Triton, one pass/full_backward_ms]]. In the same run cuDNN took
+[[bench: flash_attention/ladder/below Triton, cuDNN/backward_ms]] and
+[[bench: flash_attention/ladder/below Triton, cuDNN/full_backward_ms]], and the two kernels in Triton
+[[bench: flash_attention/ladder/below Triton, two kernels/backward_ms]] and
+[[bench: flash_attention/ladder/below Triton, two kernels/full_backward_ms]].
+
+**Where it falls behind.** Each launch makes seven descriptors in Python. So small calls stay in Triton; [the fast
+version](../fast/flash_attention.py) decides.
+
+**Without a GPU** it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
+
+**Contract.** As [flash_attention](flash_attention.py), whose autograd takes it. The gradient of the log-sum-exp may be
+there or not.
+"""
+
+if __name__ == "__main__":  # run as a script: make the repository importable
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from academy import checks, device, script
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
+)  # fmt: skip
+
+from annotated_examples.attention.flash_attention import attention, attention_forward, flash_attention_reference
+from annotated_examples.common.attention import contract
+from annotated_examples.common.attention_tiles import fits, heads_at_a_time
+from annotated_examples.common.constants import LOG2E
+from annotated_examples.common.hopper import described, tma_load, tma_store
+from annotated_examples.common.hopper_sums import pass_turn, tma_add, wait_for_turn
+
+
+# ## Two numbers of each query
+#
+# A first kernel computes what all tiles of keys need of a query: its log-sum-exp in base 2, and D, [[tag: AT-D]]. It
+# also
+# sets the counters to 0. Past the last query of a head, both numbers are 0, and the copy unit brings zeros for its
+# query
+# and its upstream gradient. So P is 1 there, dP is 0, and nothing comes of it.
+@gluon.jit
+def row_numbers_kernel(
+    o_tensor, do_tensor, dlse_tensor,  # (pointer, strides): (B, H, T, D); (B, H, T), or None
+    lse_ptr,  # (B, H, T), contiguous
+    lse2_ptr, delta_ptr,  # (B, H, tiles of queries, BLOCK_M)
+    turn_ptr, next_ptr,  # (B, H, tiles of queries), and (1,)
+    H, T, D: gl.constexpr, BLOCK_M: gl.constexpr,
+):  # fmt: skip
+    o_ptr, o_strides = o_tensor
+    do_ptr, do_strides = do_tensor
+    dlse_ptr, dlse_strides = dlse_tensor
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [32 * 8 // D, D // 8], [4, 1], [1, 0])
+    tile, row = gl.program_id(0), gl.program_id(1).to(gl.int64)
+    b, h = row // H, row % H
+    offs_m = tile * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout)).to(gl.int64)
+    offs_d = gl.arange(0, D, gl.SliceLayout(0, layout))[None, :]
+    inside = offs_m < T
+    o_rows = o_ptr + b * o_strides[0] + h * o_strides[1] + offs_m * o_strides[2]
+    do_rows = do_ptr + b * do_strides[0] + h * do_strides[1] + offs_m * do_strides[2]
+    o = gl.load(o_rows[:, None] + offs_d, mask=inside[:, None], other=0.0)
+    do = gl.load(do_rows[:, None] + offs_d, mask=inside[:, None], other=0.0)
+    delta = gl.sum(o.to(gl.float32) * do.to(gl.float32), 1)
+    if dlse_ptr is not None:
+        dlse_rows = dlse_ptr + b * dlse_strides[0] + h * dlse_strides[1] + offs_m * dlse_strides[2]
+        delta -= gl.load(dlse_rows, mask=inside, other=0.0)
+    lse = gl.load(lse_ptr + row * T + offs_m, mask=inside, other=0.0)
+    padded = gl.num_programs(0) * BLOCK_M
+    gl.store(lse2_ptr + row * padded + offs_m, lse * LOG2E)
+    gl.store(delta_ptr + row * padded + offs_m, delta)
+    gl.store(turn_ptr + row * gl.num_programs(0) + tile, 0)
+    gl.store(next_ptr, 0, mask=(tile == 0) & (row == 0))
+
+
+# ## Which tile, and which step?
+#
+# A program has one tile of 128 keys. Which one? The next that nobody has taken, by an atomic addition: a *ticket*, as
+# at a
+# counter. Why not simply the program's number? Because a program waits for the tile before its own. With tickets that
+# tile has been taken by a program that has begun, whatever the order in which the card starts programs. So nobody ever
+# waits for someone who hasn't begun, and nothing can deadlock.
+#
+# The first keys are seen by the most queries, so they come first. `HEADS` heads are done at a time.
+#
+# `sizes` is a tuple of numbers that all partitions need: how many heads of keys there are in all sequences together and
+# in one, how many heads share one, how many tiles of queries and of keys a head has, and the number of keys.
+@gluon.jit
+def place(t, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, CAUSAL: gl.constexpr):
+    all_heads, heads, group, tiles_m, tiles_n, S = sizes
+    at_a_time = gl.minimum(all_heads - t // (HEADS * tiles_n) * HEADS, HEADS)
+    inside = t % (HEADS * tiles_n)
+    head = t // (HEADS * tiles_n) * HEADS + inside % at_a_time
+    j = inside // at_a_time
+    count = tiles_m
+    if CAUSAL:
+        # Of the example's three tiles of queries the first keys are seen by `pid=0: count = 3`, and the eight last keys
+        # by `pid=1: count = 1`.
+        count = tiles_m - j * (128 // BLOCK_M)
+    return head // heads, head % heads, j, count
+
+
+# A step is a tile of queries of one head. They are walked through from the last tile to the first, and each tile for
+# all
+# heads that share the keys. Why heads inside, and not tiles? The later keys see fewer queries. With the tiles inside
+# they
+# would be through with the first head early, and then wait until the first keys, which see all queries, have come to
+# the
+# second.
+@gluon.jit
+def queries_of(i, at, sizes):
+    b, hk, j, count = at
+    all_heads, heads, group, tiles_m, tiles_n, S = sizes
+    h = hk * group + i % group
+    m = tiles_m - 1 - i // group
+    return h, m, (b * heads * group + h) * tiles_m + m
+
+
+# ## One warp: the loads
+#
+# Keys once, values once, and for each step queries, upstream gradients and their two numbers, which belong into the
+# same
+# buffer of the ring. The copy unit brings the tiles. The numbers are 64 floats each, which the warp carries itself:
+# loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so who waits for the
+# barrier sees them, too.
+@gluon.jit
+def load_partition(descs, lse2_ptr, delta_ptr, bufs, bars, at, sizes, BLOCK_M: gl.constexpr, STAGES: gl.constexpr):
+    q_desc, do_desc, k_desc, v_desc = descs
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
+    k_full, v_full, full, done, ds_full, dq_empty = bars
+    b, hk, j, count = at
+    rows = gl.arange(0, BLOCK_M, gl.BlockedLayout([BLOCK_M // 32], [32], [gl.num_warps()], [0]))
+    mbarrier.expect(k_full, 2 * k_desc.block_type.nbytes)
+    tma_load(k_desc, [b, hk, j * 128, 0], k_full, k_s.index(0))
+    tma_load(k_desc, [b, hk, j * 128 + 64, 0], k_full, k_s.index(1))
+    for i in range(count * sizes[2]):
+        h, m, tile = queries_of(i, at, sizes)
+        stage = i % STAGES
+        lse2 = gl.load(lse2_ptr + tile * BLOCK_M + rows)
+        delta = gl.load(delta_ptr + tile * BLOCK_M + rows)
+        # To wait for the phase before the first returns at once.
+        mbarrier.wait(done.index(stage), ((i // STAGES) & 1) ^ 1)
+        lse2_s.index(stage).store(lse2)
+        delta_s.index(stage).store(delta)
+        mbarrier.expect(full.index(stage), q_desc.block_type.nbytes + do_desc.block_type.nbytes)
+        tma_load(q_desc, [b, h, m * BLOCK_M, 0], full.index(stage), q_s.index(stage))
+        if i == 0:
+            mbarrier.expect(v_full, 2 * v_desc.block_type.nbytes)
+            tma_load(v_desc, [b, hk, j * 128, 0], v_full, v_s.index(0))
+            tma_load(v_desc, [b, hk, j * 128 + 64, 0], v_full, v_s.index(1))
+        tma_load(do_desc, [b, h, m * BLOCK_M, 0], full.index(stage), do_s.index(stage))
+
+
+# ## Another warp: the sums
+#
+# When both groups are done with a step, their halves of dQ lie in shared memory. This warp waits for its turn, has the
+# copy unit add them, gives the buffer back, and passes the turn on. The first keys don't add, they store. So nobody has
+# to set the sums to zero before.
+#
+# Two waits, one after the other. The copy unit has *read* the tile: the groups may overwrite it. The tile has
+# *arrived*:
+# the next program may add. [`pass_turn`](../common/hopper_sums.py) has the second one.
+@gluon.jit
+def sum_partition(
+    dq_desc, turn_ptr, bufs, bars, at, sizes, BLOCK_M: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr
+):
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
+    k_full, v_full, full, done, ds_full, dq_empty = bars
+    b, hk, j, count = at
+    for i in range(count * sizes[2]):
+        h, m, tile = queries_of(i, at, sizes)
+        mbarrier.wait(done.index(i % STAGES), (i // STAGES) & 1)
+        if j == 0:
+            tma_store(dq_desc, [b, h, m * BLOCK_M, 0], dq_s.index(0))
+            tma_store(dq_desc, [b, h, m * BLOCK_M, D // 2], dq_s.index(1))
+        else:
+            wait_for_turn(turn_ptr + tile, j)
+            tma_add(dq_desc, [b, h, m * BLOCK_M, 0], dq_s.index(0))
+            tma_add(dq_desc, [b, h, m * BLOCK_M, D // 2], dq_s.index(1))
+        tma.store_wait(0)
+        mbarrier.arrive(dq_empty)
+        pass_turn(turn_ptr + tile, j)
+
+
+# ## One step of a group
+#
+# A buffer has the dimensions of sequence and head in front, both of length 1. `matrix` is the same bytes as a matrix.
+@gluon.jit
+def matrix(buf):
+    ROWS: gl.constexpr = buf.type.shape[2]
+    COLUMNS: gl.constexpr = buf.type.shape[3]
+    return buf.reshape([ROWS, COLUMNS])
+
+
+# Scores have a row for each key and a column for each query. What a query doesn't see becomes $-\infty$, and P is 0.
+@gluon.jit
+def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
+    keys = first_key + gl.arange(0, s.shape[0], gl.SliceLayout(1, s.type.layout))[:, None]
+    queries = first_query + gl.arange(0, s.shape[1], gl.SliceLayout(0, s.type.layout))[None, :]
+    if CAUSAL:
+        return gl.where(keys <= queries, s, -float("inf"))
+    else:
+        return gl.where(keys < S, s, -float("inf"))
+
+
+# A group of four warps, `W`, has 64 of the 128 keys. Its scores, **Sᵀ = K Qᵀ**, and **dPᵀ = V dOᵀ** are issued
+# together.
+# While the second is being computed, the first becomes P. P is a left factor in registers of **dV = Pᵀ dO**, and dS one
+# of **dK = dSᵀ Q**.
+#
+# And **dQ = dS K**? It is a sum over all 128 keys, so it needs dS of both groups. Each writes its own to shared memory,
+# and waits for the other's. Then each computes half of the columns of dQ, from all keys. There are two pairs of buffers
+# for dS: one group may already write the next one, while the other still reads this.
+#
+# The products are waited for in the order in which they were issued: dV, dQ, dK. dQ is written to shared memory while
+# dK
+# is still being computed.
+#
+# **The fence comes last.** Threads have written dQ, and the copy unit reads it, hence the fence. It could stand before
+# the last wait. But a fence right before a wait for products makes the assembler of CUDA 12.8, which Triton 3.6 and 3.7
+# bring along, crash.
+@gluon.jit
+def step(
+    dk, dv, i, first_key, first_query, masked, S, factor, bufs, bars,
+    W: gl.constexpr, CAUSAL: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
+    k_full, v_full, full, done, ds_full, dq_empty = bars
+    BLOCK_M: gl.constexpr = q_s.type.shape[3]
+    HALF: gl.constexpr = q_s.type.shape[4] // 2
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
+    dq_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
+    a_layout: gl.constexpr = gl.DotOperandLayout(0, dv.type.layout, 2)
+    columns: gl.constexpr = gl.SliceLayout(0, s_layout)
+    stage = i % STAGES
+    q = matrix(q_s.index(stage))
+    do = matrix(do_s.index(stage))
+    zero = gl.zeros([64, BLOCK_M], gl.float32, s_layout)
+
+    mbarrier.wait(full.index(stage), (i // STAGES) & 1)
+    s = warpgroup_mma(matrix(k_s.index(W)), q.permute((1, 0)), zero, use_acc=False, is_async=True)
+    dp = warpgroup_mma(matrix(v_s.index(W)), do.permute((1, 0)), zero, use_acc=False, is_async=True)
+    s = warpgroup_mma_wait(1, deps=(s,))
+    if masked:
+        s = hide(s, first_key, first_query, S, CAUSAL)
+    p = gl.exp2(s * factor - lse2_s.index(stage).load(columns)[None, :])
+    dv = warpgroup_mma(gl.convert_layout(p.to(q.dtype), a_layout), do, dv, is_async=True)
+    dp = warpgroup_mma_wait(1, deps=(dp,))
+    ds = (p * (dp - delta_s.index(stage).load(columns)[None, :])).to(q.dtype)
+
+    pair = (i % 2) * 2
+    ds_s.index(pair + W).store(ds)
+    fence_async_shared()
+    mbarrier.arrive(ds_full)
+    ds = gl.convert_layout(ds, a_layout)
+    mbarrier.wait(ds_full, i & 1)
+    dq = gl.zeros([BLOCK_M, HALF], gl.float32, dq_layout)
+    k0 = matrix(k_s.index(0)).slice(W * HALF, HALF, 1)
+    k1 = matrix(k_s.index(1)).slice(W * HALF, HALF, 1)
+    dq = warpgroup_mma(ds_s.index(pair).permute((1, 0)), k0, dq, use_acc=False, is_async=True)
+    dq = warpgroup_mma(ds_s.index(pair + 1).permute((1, 0)), k1, dq, is_async=True)
+    dk = warpgroup_mma(ds, q, dk, is_async=True)
+
+    dv = warpgroup_mma_wait(3, deps=(dv,))
+    mbarrier.wait(dq_empty, (i & 1) ^ 1)
+    dq = warpgroup_mma_wait(1, deps=(dq,))
+    matrix(dq_s.index(W)).store(dq)
+    dk = warpgroup_mma_wait(0, deps=(dk,))
+    fence_async_shared()
+    mbarrier.arrive(done.index(stage))
+    return dk, dv
+
+
+# ## A group
+#
+# Which steps need a mask? Under a causal mask the last ones: those on the diagonal, one tile of queries or two, for
+# each
+# head. The branch is the same for all threads of a group. Without a causal mask only keys past the last one have to be
+# hidden, so that they add nothing to dQ. Whether there are any, `RAGGED`, is known when the kernel is compiled.
+#
+# At the end the buffer of the group's own values takes dV, and then dK.
+@gluon.jit
+def gradient_partition(
+    dk_desc, dv_desc, bufs, bars, at, sizes, scale, W: gl.constexpr, BLOCK_M: gl.constexpr, D: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
+    k_full, v_full, full, done, ds_full, dq_empty = bars
+    b, hk, j, count = at
+    all_heads, heads, group, tiles_m, tiles_n, S = sizes
+    sum_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    dk = gl.zeros([64, D], gl.float32, sum_layout)
+    dv = gl.zeros([64, D], gl.float32, sum_layout)
+    first_key = j * 128 + W * 64
+    mbarrier.wait(k_full, 0)
+    mbarrier.wait(v_full, 0)
+    for i in range(count * group):
+        first_query = (tiles_m - 1 - i // group) * BLOCK_M
+        if CAUSAL:
+            masked = first_query < first_key + 63
+        else:
+            masked: gl.constexpr = RAGGED
+        dk, dv = step(dk, dv, i, first_key, first_query, masked, S, scale * LOG2E, bufs, bars, W, CAUSAL, STAGES)
+
+    matrix(v_s.index(W)).store(dv.to(dv_desc.dtype))
+    fence_async_shared()
+    tma_store(dv_desc, [b, hk, first_key, 0], v_s.index(W))
+    dk = (dk * scale).to(dk_desc.dtype)
+    tma.store_wait(0)
+    matrix(v_s.index(W)).store(dk)
+    fence_async_shared()
+    tma_store(dk_desc, [b, hk, first_key, 0], v_s.index(W))
+    tma.store_wait(0)
+
+
+# ## The kernel
+#
+# Shared memory, barriers, partitions. A step is over when both groups have arrived at `done`. That one arrival says two
+# things: the buffers of the step may be filled again, and dQ is there.
+@gluon.jit
+def attention_backward_kernel(
+    q_desc, do_desc, k_desc, v_desc,  # of (B, H, T, D), or Hk and S for k and v
+    dq_desc, dk_desc, dv_desc,  # the same; dq is float32, and isn't scaled yet
+    lse2_ptr, delta_ptr, turn_ptr, next_ptr,  # as above
+    sizes, scale, D: gl.constexpr, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, STAGES: gl.constexpr,
+    CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
+):  # fmt: skip
+    dtype: gl.constexpr = q_desc.dtype
+    ds_layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, BLOCK_M], dtype)
+    row_layout: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    q_s = gl.allocate_shared_memory(dtype, [STAGES] + q_desc.block_type.shape, q_desc.layout)
+    do_s = gl.allocate_shared_memory(dtype, [STAGES] + do_desc.block_type.shape, do_desc.layout)
+    k_s = gl.allocate_shared_memory(dtype, [2] + k_desc.block_type.shape, k_desc.layout)
+    v_s = gl.allocate_shared_memory(dtype, [2] + v_desc.block_type.shape, v_desc.layout)
+    ds_s = gl.allocate_shared_memory(dtype, [4, 64, BLOCK_M], ds_layout)
+    dq_s = gl.allocate_shared_memory(gl.float32, [2] + dq_desc.block_type.shape, dq_desc.layout)
+    lse2_s = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_M], row_layout)
+    delta_s = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_M], row_layout)
+    k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    done = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    ds_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    dq_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(k_full, count=1)
+    mbarrier.init(v_full, count=1)
+    mbarrier.init(ds_full, count=2)
+    mbarrier.init(dq_empty, count=1)
+    for s in gl.static_range(STAGES):
+        mbarrier.init(full.index(s), count=1)
+        mbarrier.init(done.index(s), count=2)
+    bufs = (q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s)
+    bars = (k_full, v_full, full, done, ds_full, dq_empty)
+    at = place(gl.atomic_add(next_ptr, 1), sizes, HEADS, BLOCK_M, CAUSAL)
+    # Two sums, two tiles of scores and a part of dQ: a thread of the groups needs all the 240 registers.
+    gl.warp_specialize([
+        (gradient_partition, (dk_desc, dv_desc, bufs, bars, at, sizes, scale, 0, BLOCK_M, D, STAGES, CAUSAL, RAGGED)),
+        (gradient_partition, (dk_desc, dv_desc, bufs, bars, at, sizes, scale, 1, BLOCK_M, D, STAGES, CAUSAL, RAGGED)),
+        (load_partition, ((q_desc, do_desc, k_desc, v_desc), lse2_ptr, delta_ptr, bufs, bars, at, sizes, BLOCK_M,
+                          STAGES)),
+        (sum_partition, (dq_desc, turn_ptr, bufs, bars, at, sizes, BLOCK_M, D, STAGES)),
+    ], [4, 1, 1], [240, 24, 24])  # fmt: skip
+
+
+# ## The launcher
+#
+# Heads of 64 numbers have half as large sums, and room for tiles of 128 queries. What fills shared memory decides how
+# many stages there are. Under a causal mask as many heads are done at a time as fit in L2. Without one two are best:
+# we measured it, and don't know why.
+TILES = {64: (128, 2), 128: (64, 3)}
+
+
+def attention_backward(
+    do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, STAGES=None, HEADS=None
+):
+    """`(dq, dk, dv, None)`, as the lesson's launcher: no sinks, no packed sequences.
+
+    BLOCK_M: queries in a tile, 64 or 128. STAGES: tiles of queries in shared memory.
+    """
+    checks.power_of_two(BLOCK_M=BLOCK_M, HEADS=HEADS)
+    do = torch.zeros_like(o) if do is None else do
+    q, k, v, o, do = (x if fits(x) else x.contiguous() for x in (q, k, v, o, do))
+    (B, H, T, D), (Hk, S), causal = q.shape, k.shape[1:3], options.right == 0
+    dq = torch.empty((B, H, T, D), dtype=q.dtype, device=q.device)
+    dk, dv = (torch.empty((B, Hk, S, D), dtype=q.dtype, device=q.device) for _ in "kv")
+    if not (B and H and T and S):
+        return dq.zero_(), dk.zero_(), dv.zero_(), None
+    device.require("gluon", "flash_attention", q.device.index)
+    queries, stages = TILES[64 if D <= 64 else 128]
+    BLOCK_M, STAGES = BLOCK_M or queries, STAGES or stages
+    tiles_m, tiles_n = triton.cdiv(T, BLOCK_M), triton.cdiv(S, 128)
+    lse2, delta = torch.empty((2, B, H, tiles_m * BLOCK_M), dtype=torch.float32, device=q.device)
+    turn = torch.empty((B * H * tiles_m + 1,), dtype=torch.int32, device=q.device)
+    sums = torch.empty((B, H, T, D), dtype=torch.float32, device=q.device)
+    row_numbers_kernel[(tiles_m, B * H)](
+        (o, o.stride()), (do, do.stride()), (dlse, (0, 0, 0) if dlse is None else dlse.stride()),
+        lse.contiguous(), lse2, delta, turn, turn[-1:], H, T, D=D, BLOCK_M=BLOCK_M, num_warps=4,
+    )  # fmt: skip
+    attention_backward_kernel[(tiles_n * B * Hk,)](
+        *(described(x, [1, 1, BLOCK_M, D]) for x in (q, do)), *(described(x, [1, 1, 64, D]) for x in (k, v)),
+        described(sums, [1, 1, BLOCK_M, D // 2]), *(described(x, [1, 1, 64, D]) for x in (dk, dv)),
+        lse2, delta, turn, turn[-1:], (B * Hk, Hk, H // Hk, tiles_m, tiles_n, S), float(options.scale), D=D,
+        HEADS=HEADS or (heads_at_a_time(T, q) if causal else 2), BLOCK_M=BLOCK_M, STAGES=STAGES, CAUSAL=causal,
+        RAGGED=S % 128 > 0, num_warps=4,
+    )  # fmt: skip
+    torch.mul(sums, options.scale, out=dq)
+    return dq, dk, dv, None
+
+
+# ## A run small enough to watch
+#
+# A head of 136 queries and keys with 16 numbers, causal: three tiles of queries, and two of keys.
+def EXAMPLE():
+    at = torch.arange(136 * 16, device=device.DEVICE)
+    q, k, v, do = ((at * step % 7 - 3).half().view(1, 1, 136, 16) for step in (1, 3, 5, 2))
+    options = contract(q, k, v, True, 0.25, None, 0.0, None, True)
+    o, lse = flash_attention_reference(q.float(), k.float(), v.float(), causal=True, scale=0.25, return_lse=True)
+    attention_backward(do, None, q, k, v, None, None, None, o.half(), lse, options, BLOCK_M=64)
+
+
+if __name__ == "__main__":
+
+    def flash_attention(q, k, v, causal=False):
+        options = contract(q, k, v, causal, None, None, 0.0, None, False)
+        return attention(q, k, v, None, None, None, options, attention_forward, attention_backward)[0]
+
+    shapes = dict.fromkeys("qkv", (1, 2, 150, 64))
+    script.main(flash_attention, flash_attention_reference, shapes | dict(causal=True), shapes,
+                dtypes=(torch.float16, torch.bfloat16))  # fmt: skip
