@@ -8,16 +8,16 @@ What such a kernel needs stands here.
 
 from academy import device  # noqa: F401  before anything imports triton
 
-from triton._C.libtriton import ir
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language._core import builtin
 from triton.experimental.gluon.language.nvidia.hopper import tma
 
 # Triton 3.9 has a name for the addition. The compilers of 3.6 and 3.7 can do it, too, and lack only the name.
 if hasattr(tma, "async_atomic_add"):
     tma_add = tma.async_atomic_add
 else:
+    from triton._C.libtriton import ir
+    from triton.experimental.gluon.language._core import builtin
 
     @builtin
     def async_atomic_add(tensor_desc, coord, src, _semantic=None):
