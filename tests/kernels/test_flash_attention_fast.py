@@ -9,7 +9,7 @@ import types
 import pytest
 import torch
 
-from academy import device
+from academy import device, launch
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.common import attention_tiles as tiles
 from annotated_examples.fast import flash_attention as fast
@@ -279,7 +279,8 @@ def chosen(q, k=None, sinks=None, widths=fast.FORWARD_WIDTHS, **options):
 
 
 def test_what_goes_below_triton(monkeypatch):
-    """Large dense calls with heads of 128 numbers on a Hopper card, and nothing else."""
+    """Large dense calls with heads of 128 numbers on a Hopper card, and nothing else. Each is asked anew."""
+    monkeypatch.setattr(launch, "COMPILED", False)
     q = randn(1, 1, 1, 128, dtype=torch.float16).expand(1, 1, 2**14 + 8, 128).contiguous()
     assert chosen(q) == (not device.INTERPRET and device.has("gluon"))
     monkeypatch.setattr(device, "INTERPRET", False)
