@@ -141,8 +141,10 @@ def test_no_false_alarm_in_fifty_schedules(part):
     check_codes(scaled_matmul, seeds)
 
 
-#: What only costs time if it is wrong would stand here, with the reason.
-ONLY_SPEED: dict[str, str] = {}
+#: What only costs time if it is wrong, without the line, and the reason.
+ONLY_SPEED = {
+    "miscount of `warpgroup_mma_wait(3, deps=(dv,))`": "the waits for dQ and dK cover dV, and this one frees P earlier",
+}
 CHECKS = {
     tile_copy: check_copies, matmul: check_products, flash_attention: check_attention,
     flash_attention_backward: check_gradients, scaled_matmul: check_codes,
@@ -161,7 +163,7 @@ FEW = {mutant.name for module in CHECKS for mutant in mutants.sample([m for o, m
 )
 def test_every_missing_wait_is_named(module, mutant):
     found = waits.caught(module, mutant, CHECKS[module])
-    assert found or mutant.name in ONLY_SPEED, f"nothing noticed: {mutant.name}"
+    assert found or mutant.name.partition(" in line ")[0] in ONLY_SPEED, f"nothing noticed: {mutant.name}"
 
 
 def test_every_kind_of_synchronisation_is_mutated():
@@ -239,7 +241,7 @@ WRONG_GRADIENTS = [
     mutants.Mutant(
         "the halves of dQ exchanged", "slice(W * HALF, HALF, 1)\n    k1", "slice((1 - W) * HALF, HALF, 1)\n    k1"
     ),
-    mutants.Mutant("another head's tile", "h = hk * group + i % group", "h = hk * group + (i + 1) % group"),
+    mutants.Mutant("always the first head", "h = hk * group + i % group", "h = hk * group"),
     mutants.Mutant("the first keys add", "if j == 0:", "if j < 0:"),
     mutants.Mutant("the next keys store", "if j == 0:", "if j <= 1:"),
 ]
