@@ -316,9 +316,8 @@ def step(
 # ## A group
 #
 # Which steps need a mask? Under a causal mask the last ones: those on the diagonal, one tile of queries or two, for
-# each
-# head. The branch is the same for all threads of a group. Without a causal mask only keys past the last one have to be
-# hidden, so that they add nothing to dQ. Whether there are any, `RAGGED`, is known when the kernel is compiled.
+# each head. The branch is the same for all threads of a group. Without a causal mask only keys past the last one have
+# to be hidden, so that they add nothing to dQ. Whether there are any, `RAGGED`, is known when the kernel is compiled.
 #
 # At the end the buffer of the group's own values takes dV, and then dK.
 @gluon.jit

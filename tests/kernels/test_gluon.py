@@ -274,7 +274,7 @@ def test_scores_far_below_zero_and_rows_that_no_descriptor_fits():
 @SIMULATED
 def test_a_tile_of_keys_waits_for_its_turn(monkeypatch):
     """The second tile's program alone: nobody passes it the turn. Without the wait it would go on."""
-    kernel, given = flash_attention_backward.attention_backward_kernel, {}
+    kernel = flash_attention_backward.attention_backward_kernel
 
     class Later:
         def __getitem__(self, grid):
@@ -287,7 +287,7 @@ def test_a_tile_of_keys_waits_for_its_turn(monkeypatch):
     q, k, v, do = (drawn(1, 1, 200, 64) for _ in "qkvo")
     monkeypatch.setattr(flash_attention_backward, "attention_backward_kernel", Later())
     with pytest.raises(Deadlock, match="sum_partition polls turn_ptr .* finds 0 again and again"):
-        assert_gradients(flash_attention_backward, q, k, v, do, None, True, **given)
+        assert_gradients(flash_attention_backward, q, k, v, do, None, True)
 
 
 @pytest.mark.gpu
@@ -302,7 +302,7 @@ def test_two_hundred_calls_give_the_same_bits(causal, D):
     first = torch.autograd.grad(o, leaves, do, retain_graph=True)
     for _ in range(200):
         again = torch.autograd.grad(o, leaves, do, retain_graph=True)
-    assert all(torch.equal(a, b) for a, b in zip(first, again))
+        assert all(torch.equal(a, b) for a, b in zip(first, again))
 
 
 def test_what_attention_makes_of_numbers_that_are_none():

@@ -71,6 +71,7 @@ def test_every_mutant_is_found_in_a_kernel_file():
     lost = [
         f"{Path(module.__file__).name}: no kernel file has {mutant.old!r} {mutant.count} times ({mutant.name})"
         for module, mutant in mutants
-        if not any(text.count(mutant.old) == mutant.count for text in code)
+        if mutant.start < 0  # by hand: the engine finds its own anew each time
+        and not any(text.count(mutant.old) == mutant.count for text in code)
     ]
     assert not lost, "\n".join(lost)
