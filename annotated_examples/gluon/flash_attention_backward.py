@@ -78,10 +78,8 @@ from annotated_examples.common.hopper_sums import pass_turn, tma_add, wait_for_t
 # ## Two numbers of each query
 #
 # A first kernel computes what all tiles of keys need of a query: its log-sum-exp in base 2, and D, [[tag: AT-D]]. It
-# also
-# sets the counters to 0. Past the last query of a head, both numbers are 0, and the copy unit brings zeros for its
-# query
-# and its upstream gradient. So P is 1 there, dP is 0, and nothing comes of it.
+# also sets the counters to 0. Past the last query of a head, both numbers are 0, and the copy unit brings zeros for its
+# query and its upstream gradient. So P is 1 there, dP is 0, and nothing comes of it.
 @gluon.jit
 def row_numbers_kernel(
     o_tensor, do_tensor, dlse_tensor,  # (pointer, strides): (B, H, T, D); (B, H, T), or None
@@ -118,10 +116,9 @@ def row_numbers_kernel(
 # ## Which tile, and which step?
 #
 # A program has one tile of 128 keys. Which one? The next that nobody has taken, by an atomic addition: a *ticket*, as
-# at a
-# counter. Why not simply the program's number? Because a program waits for the tile before its own. With tickets that
-# tile has been taken by a program that has begun, whatever the order in which the card starts programs. So nobody ever
-# waits for someone who hasn't begun, and nothing can deadlock.
+# at a counter. Why not simply the program's number? Because a program waits for the tile before its own. With tickets
+# that tile has been taken by a program that has begun, whatever the order in which the card starts programs. So nobody
+# ever waits for someone who hasn't begun, and nothing can deadlock.
 #
 # The first keys are seen by the most queries, so they come first. `HEADS` heads are done at a time.
 #
@@ -143,12 +140,9 @@ def place(t, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, CAUSAL: gl.const
 
 
 # A step is a tile of queries of one head. They are walked through from the last tile to the first, and each tile for
-# all
-# heads that share the keys. Why heads inside, and not tiles? The later keys see fewer queries. With the tiles inside
-# they
-# would be through with the first head early, and then wait until the first keys, which see all queries, have come to
-# the
-# second.
+# all heads that share the keys. Why heads inside, and not tiles? The later keys see fewer queries. With the tiles
+# inside they would be through with the first head early, and then wait until the first keys, which see all queries,
+# have come to the second.
 @gluon.jit
 def queries_of(i, at, sizes):
     b, hk, j, count = at
@@ -161,10 +155,9 @@ def queries_of(i, at, sizes):
 # ## One warp: the loads
 #
 # Keys once, values once, and for each step queries, upstream gradients and their two numbers, which belong into the
-# same
-# buffer of the ring. The copy unit brings the tiles. The numbers are 64 floats each, which the warp carries itself:
-# loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so who waits for the
-# barrier sees them, too.
+# same buffer of the ring. The copy unit brings the tiles. The numbers are 64 floats each, which the warp carries
+# itself: loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so who waits for
+# the barrier sees them, too.
 @gluon.jit
 def load_partition(descs, lse2_ptr, delta_ptr, bufs, bars, at, sizes, BLOCK_M: gl.constexpr, STAGES: gl.constexpr):
     q_desc, do_desc, k_desc, v_desc = descs
@@ -200,8 +193,7 @@ def load_partition(descs, lse2_ptr, delta_ptr, bufs, bars, at, sizes, BLOCK_M: g
 # to set the sums to zero before.
 #
 # Two waits, one after the other. The copy unit has *read* the tile: the groups may overwrite it. The tile has
-# *arrived*:
-# the next program may add. [`pass_turn`](../common/hopper_sums.py) has the second one.
+# *arrived*: the next program may add. [`pass_turn`](../common/hopper_sums.py) has the second one.
 @gluon.jit
 def sum_partition(
     dq_desc, turn_ptr, bufs, bars, at, sizes, BLOCK_M: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr
@@ -246,17 +238,15 @@ def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
 
 
 # A group of four warps, `W`, has 64 of the 128 keys. Its scores, **Sᵀ = K Qᵀ**, and **dPᵀ = V dOᵀ** are issued
-# together.
-# While the second is being computed, the first becomes P. P is a left factor in registers of **dV = Pᵀ dO**, and dS one
-# of **dK = dSᵀ Q**.
+# together. While the second is being computed, the first becomes P. P is a left factor in registers of **dV = Pᵀ dO**,
+# and dS one of **dK = dSᵀ Q**.
 #
 # And **dQ = dS K**? It is a sum over all 128 keys, so it needs dS of both groups. Each writes its own to shared memory,
 # and waits for the other's. Then each computes half of the columns of dQ, from all keys. There are two pairs of buffers
 # for dS: one group may already write the next one, while the other still reads this.
 #
 # The products are waited for in the order in which they were issued: dV, dQ, dK. dQ is written to shared memory while
-# dK
-# is still being computed.
+# dK is still being computed.
 #
 # **The fence comes last.** Threads have written dQ, and the copy unit reads it, hence the fence. It could stand before
 # the last wait. But a fence right before a wait for products makes the assembler of CUDA 12.8, which Triton 3.6 and 3.7
@@ -406,8 +396,8 @@ def attention_backward_kernel(
 # ## The launcher
 #
 # Heads of 64 numbers have half as large sums, and room for tiles of 128 queries. What fills shared memory decides how
-# many stages there are. Under a causal mask as many heads are done at a time as fit in L2. Without one two are best:
-# we measured it, and don't know why.
+# many stages there are. Under a causal mask as many heads are done at a time as fit in L2. Without one two are best: we
+# measured it, and don't know why.
 TILES = {64: (128, 2), 128: (64, 3)}
 
 
