@@ -131,10 +131,10 @@ def place(t, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, CAUSAL: gl.const
     inside = t % (HEADS * tiles_n)
     head = t // (HEADS * tiles_n) * HEADS + inside % at_a_time
     j = inside // at_a_time
+    # In the example all keys are seen by both tiles of queries, `pid=0: count = 2`. Under a causal mask earlier queries
+    # than the first key don't see a tile of keys.
     count = tiles_m
     if CAUSAL:
-        # Of the example's three tiles of queries the first keys are seen by `pid=0: count = 3`, and the eight last keys
-        # by `pid=1: count = 1`.
         count = tiles_m - j * (128 // BLOCK_M)
     return head // heads, head % heads, j, count
 
@@ -440,12 +440,13 @@ def attention_backward(
 
 # ## A run small enough to watch
 #
-# A head of 136 queries and keys with 16 numbers, causal: three tiles of queries, and two of keys.
+# A head of 72 queries and 136 keys with 16 numbers, without a mask: two tiles of queries, and two of keys.
 def EXAMPLE():
     at = torch.arange(136 * 16, device=device.DEVICE)
-    q, k, v, do = ((at * step % 7 - 3).half().view(1, 1, 136, 16) for step in (1, 3, 5, 2))
-    options = contract(q, k, v, True, 0.25, None, 0.0, None, True)
-    o, lse = flash_attention_reference(q.float(), k.float(), v.float(), causal=True, scale=0.25, return_lse=True)
+    k, v = ((at * step % 7 - 3).half().view(1, 1, 136, 16) for step in (3, 5))
+    q, do = ((at * step % 7 - 3).half().view(1, 1, 136, 16)[:, :, :72] for step in (1, 2))
+    options = contract(q, k, v, False, 0.25, None, 0.0, None, True)
+    o, lse = flash_attention_reference(q.float(), k.float(), v.float(), scale=0.25, return_lse=True)
     attention_backward(do, None, q, k, v, None, None, None, o.half(), lse, options, BLOCK_M=64)
 
 

@@ -25,7 +25,7 @@ INDEX = Library.read(ROOT)
 PATH = LearningPath.read(DOCS)
 GLOSSARY = Glossary.read(DOCS)
 #: Pages without a line under the title, beside indexes, the API reference and the benchmarks.
-WITHOUT_FACTS = {"credits.md", "guides/glossary.md", "guides/what-is-verified.md"}
+WITHOUT_FACTS = {"credits.md", "exercises.md", "guides/glossary.md", "guides/what-is-verified.md"}
 
 
 def sources() -> list[str]:
