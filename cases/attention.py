@@ -70,9 +70,9 @@ def causal_attention(module, Q, K, V, s, m, d):
     return module.causal_attention(q, k, v, scale=s)[0, ..., :d]
 
 
-# Of older keys, which only the case of one element has, the query sees none; and a head has 16 columns at least.
-def own_tokens(Q, K, V, m):
-    return group(*(x if x.shape[-1] == 16 else widened(16, x)[0] for x in (Q, K[-m:], V[-m:])))
+# Of older keys, which only the case of one element has, the query sees none; and a head has `width` columns at least.
+def own_tokens(Q, K, V, m, width=16):
+    return group(*(x if x.shape[-1] == width else widened(width, x)[0] for x in (Q, K[-m:], V[-m:])))
 
 
 @case(modules=("attention.causal_attention",), returns="AT-lse", values=tame, sizes=CAUSAL, forward_only=True)
@@ -90,16 +90,19 @@ def _(module, Q, K, V, s, m):
 
 # ---------------------------------------------------------------- below Triton
 # Heads of 64 numbers. Two heads share the keys.
+BELOW_TRITON = {"g": 2, "m": 70, "p": 0, "d": 64, "l": 71, "r": 1}
+
+
 @case(
     modules=("gluon.flash_attention",),
     returns=("AT-O", "AT-lse"),
     gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
     values=tame,
     dtypes=("float16",),
-    sizes={"g": 2, "m": 70, "p": 0, "d": 64, "l": 71, "r": 1},
+    sizes=BELOW_TRITON,
 )
 def below_triton(module, Q, K, V, s, m, d):
-    q, k, v = group(*(widened(64, x)[0] for x in (Q, K[-m:], V[-m:])))
+    q, k, v = own_tokens(Q, K, V, m, 64)
     o, lse = module.flash_attention(q, k, v, causal=True, scale=s, return_lse=True)
     return o[0, ..., :d], lse[0]
 
@@ -110,11 +113,11 @@ def below_triton(module, Q, K, V, s, m, d):
     returns=("AT-dQ", "AT-dK", "AT-dV"),
     values=tame,
     dtypes=("float16",),
-    sizes={"g": 2, "m": 70, "p": 0, "d": 64, "l": 71, "r": 1},
+    sizes=BELOW_TRITON,
     forward_only=True,
 )
 def backward_below_triton(module, Q, K, V, s, m, d, nabla_O, nabla_L):
-    q, k, v = group(*(widened(64, x)[0] for x in (Q, K[-m:], V[-m:])))
+    q, k, v = own_tokens(Q, K, V, m, 64)
     do, dlse = widened(64, nabla_O)[0][None], nabla_L[None].float()
     options = module.contract(q, k, v, True, s, None, 0.0, None, True)
     saved = module.attention_forward(q, k, v, None, None, None, options)
