@@ -20,7 +20,7 @@ A wrong key would be a wrong result. So the key may be finer than Triton's, neve
 here is launched by Triton: in the interpreter, in `torch.compile`, with another kind of argument, and with a version of
 Triton whose internals haven't been compared with this file on a GPU.
 
-Names: `launch`, `Launch`, `Tiles`, `cdiv`, `forget`, `describe`.
+Names: `launch`, `Launch`, `Tiles`, `cdiv`, `with_context`, `forget`, `describe`.
 Source: `triton/runtime/jit.py` and `triton/backends/nvidia/driver.py` of Triton 3.6, 3.7 and 3.9.
 """
 
@@ -266,15 +266,30 @@ def watched() -> bool:
 
 
 def _by_triton(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, constants: dict) -> Any:
-    if not any(type(x) is Tiles for x in tensors):
-        return kernel[grid](*tensors, *numbers, **constants)
-    from triton.tools.tensor_descriptor import TensorDescriptor
+    arguments = tensors
+    if any(type(x) is Tiles for x in tensors):
+        from triton.tools.tensor_descriptor import TensorDescriptor
 
-    arguments = [
-        TensorDescriptor(x.base, list(x.shape), list(x.strides), list(x.tile)) if type(x) is Tiles else x
-        for x in tensors
-    ]
-    return kernel[grid](*arguments, *numbers, **constants)
+        arguments = [
+            TensorDescriptor(x.base, list(x.shape), list(x.strides), list(x.tile)) if type(x) is Tiles else x
+            for x in tensors
+        ]
+    return with_context(lambda: kernel[grid](*arguments, *numbers, **constants))
+
+
+def with_context(call: Callable) -> Any:
+    """What `call` returns, also in a thread that has done nothing on the GPU yet, such as that of a backward pass.
+
+    Such a thread has no CUDA context, and without one the driver makes no tensor map: it refuses before anything is
+    launched. Asking for the free memory makes the context, and the call is made again.
+    """
+    try:
+        return call()
+    except RuntimeError as error:
+        if "invalid device context" not in str(error):
+            raise
+    torch.cuda.mem_get_info()
+    return call()
 
 
 def keep(cache: dict, key: tuple, value: Any) -> None:
@@ -374,6 +389,7 @@ def _encoder(form: dict) -> Callable:
 
     @functools.lru_cache(maxsize=256)
     def encode(address: int, shape: tuple, strides: tuple) -> Any:
-        return fill(address, form["swizzle"], size, TYPES[form["elem_type"]], block, shape, strides, 0)
+        kind = TYPES[form["elem_type"]]
+        return with_context(lambda: fill(address, form["swizzle"], size, kind, block, shape, strides, 0))
 
     return encode

@@ -271,6 +271,40 @@ def test_prepared_launches_of_two_threads_on_two_streams():
     assert not failed
 
 
+def test_a_call_is_repeated_where_only_the_context_was_missing(monkeypatch):
+    """A thread's first call may be one that needs a context, which it doesn't make. No other error is tried again."""
+    answers, asked = [RuntimeError("[CUDA]: invalid device context"), 5, RuntimeError("out of memory"), 6], []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: asked.append(len(answers)))
+
+    def call():
+        answer = answers.pop(0)
+        if isinstance(answer, RuntimeError):
+            raise answer
+        return answer
+
+    assert launch.with_context(call) == 5
+    with pytest.raises(RuntimeError, match="out of memory"):
+        launch.with_context(call)
+    assert launch.with_context(call) == 6
+    assert asked == [1 + 2]
+
+
+@gpu
+@pytest.mark.parametrize("remembered", [True, False])
+def test_a_thread_that_has_done_nothing_yet_makes_tensor_maps(remembered, monkeypatch):
+    """A backward pass has a thread of its own, and its first call may be a kernel with descriptors."""
+    monkeypatch.setattr(launch, "REMEMBERS", remembered)
+    first, second = ([torch.randn(1, 4, 256, 64, device="cuda").half() for _ in range(3)] for _ in range(2))
+    expected = flash_attention.flash_attention(*second)
+    flash_attention.flash_attention(*first)
+    torch.cuda.synchronize()
+    second, got = [x.clone() for x in second], []
+    thread = threading.Thread(target=lambda: got.append(flash_attention.flash_attention(*second)))
+    thread.start()
+    thread.join()
+    assert torch.equal(got[0], expected)
+
+
 @gpu
 def test_hooks_see_every_launch():
     seen, x = [], torch.randn(64, device="cuda")
