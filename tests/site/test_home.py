@@ -3,6 +3,7 @@
 import pytest
 
 from tests.site.browser import Browser
+from tests.site.test_accessible import violations
 from tests.site.test_recorded_run import convert
 from tests.site.test_site import ROOT, text
 
@@ -89,7 +90,7 @@ def test_one_line_is_changed_and_run_and_kept(page, address):
     page.run(f"document.querySelector('{LIVE} [data-action=run]').click()")
     page.wait(f"{STATE} === 'error'", 30)
     assert "invalid syntax" in page.run(f"document.querySelector('{LIVE} .p-outcome').innerText")
-    assert page.violations() == []
+    assert violations(page) == []
     opened(page, address)
     assert page.run(f"document.querySelector('{LIVE} .p-change').value") == "out = x +", "kept at every key"
     page.run(f"document.querySelector('{LIVE} [data-action=reset]').click()")

@@ -90,6 +90,38 @@ def test_what_is_out_of_sight_is_not_laid_out_when_a_page_loads(browser, address
     browser.wait(wide)
 
 
+def test_copy_buttons_come_with_their_code(browser, address):
+    """Made for all code at once, they would lay out a page again before a phone could answer."""
+    for page, code in (
+        ("kernels/classics/layernorm/", ".k-code > pre"),
+        ("guides/keep-the-card-busy/", ".highlight > pre"),
+    ):
+        browser.forget()
+        browser.open(urljoin(address, page), width=390, height=844)
+        browser.run("new Promise(done => setTimeout(done, 1500))")
+        is_far = "c => c.checkVisibility() && c.getBoundingClientRect().top > 4 * innerHeight"
+        far = f"[...document.querySelectorAll('{code}')].filter({is_far})"
+        assert browser.run(f"{far}.length") > 2
+        button = "c => c.querySelector('.md-code__button')"
+        assert not browser.run(f"{far}.some({button})")
+        browser.run(f"window.last = {far}.at(-1); last.scrollIntoView()")
+        browser.wait("!!last.querySelector('.md-code__button')")
+
+
+def test_code_that_scrolls_keeps_the_focus_on_a_phone(browser, address):
+    """Where nothing hovers, the theme takes `tabindex` from code when it adds the button."""
+    browser.forget()
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    browser.open(urljoin(address, "guides/keep-the-card-busy/"), width=390, height=844)
+    assert browser.run("!matchMedia('(hover)').matches")
+    wide = "[...document.querySelectorAll('.highlight > pre > code')].filter(c => c.scrollWidth > c.clientWidth + 1)"
+    browser.run(f"window.wide = {wide}; wide.at(-1).scrollIntoView()")
+    browser.wait("!!wide.at(-1).previousElementSibling.querySelector('.md-code__button')")
+    browser.run("new Promise(done => setTimeout(done, 300))")
+    assert browser.run("wide.at(-1).tabIndex") == 0
+    browser.forget()
+
+
 @pytest.mark.parametrize("page", ["kernels/classics/layernorm/", "derivations/softmax/"])
 def test_fonts_of_the_first_screen_are_asked_for_by_the_page(browser, address, page):
     """One that comes later than the text has all of the page laid out again."""

@@ -86,4 +86,4 @@ function plotReadout(plot) {
   })
 }
 
-document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".bench-plot").forEach(plotReadout))
+document.querySelectorAll(".bench-plot").forEach(plotReadout)

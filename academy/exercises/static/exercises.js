@@ -62,20 +62,18 @@ function watch(editor) {
   new MutationObserver(look).observe(editor, { subtree: true, childList: true, attributes: true, attributeFilter: ["data-state"] })
 }
 
-document.addEventListener("DOMContentLoaded", () => {
-  mark()
-  overview()
-  for (const editor of document.querySelectorAll("[data-exercise]")) {
-    const answer = kept(ANSWERS, {})[editor.dataset.exercise]
-    if (answer) {
-      // Opens the editor, whose Reset goes back to the starter. What was typed since has been opened already.
-      if (window.academyDrafts?.get(editor.dataset.exercise) == null) editor.academyText = answer
-      editor.querySelector(".p-actions")?.insertAdjacentHTML("afterend", '<p class="p-about exercise-answer">You solved this, and this is your answer. Reset shows the starter.</p>')
-      editor.addEventListener("click", ({ target }) => { if (target.closest("[data-action=reset]")) editor.querySelector(".exercise-answer")?.remove() })
-    }
-    watch(editor)
+mark()
+overview()
+for (const editor of document.querySelectorAll("[data-exercise]")) {
+  const answer = kept(ANSWERS, {})[editor.dataset.exercise]
+  if (answer) {
+    // Opens the editor, whose Reset goes back to the starter. What was typed since has been opened already.
+    if (window.academyDrafts?.get(editor.dataset.exercise) == null) editor.academyText = answer
+    editor.querySelector(".p-actions")?.insertAdjacentHTML("afterend", '<p class="p-about exercise-answer">You solved this, and this is your answer. Reset shows the starter.</p>')
+    editor.addEventListener("click", ({ target }) => { if (target.closest("[data-action=reset]")) editor.querySelector(".exercise-answer")?.remove() })
   }
-})
+  watch(editor)
+}
 addEventListener("pageshow", event => {
   if (!event.persisted) return
   mark()

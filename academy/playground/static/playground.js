@@ -103,15 +103,13 @@
     if (draft != null) element.academyText = draft
   }
 
-  const begin = () => {
+  // The page's own scripts, which this one talks to, have begun before.
+  {
     const buttons = document.querySelectorAll(".k-bar [data-action=edit]"), editors = document.querySelectorAll("[data-academy=editor]")
-    if (!able) {
-      for (const element of buttons) element.hidden = true
-      return
-    }
-    buttons.forEach(lesson)
-    editors.forEach(placed)
-    for (const element of document.querySelectorAll("[data-academy=live]")) import(new URL("live.js", here).href).then(module => module.live(element))
+    if (able) {
+      buttons.forEach(lesson)
+      editors.forEach(placed)
+      for (const element of document.querySelectorAll("[data-academy=live]")) import(new URL("live.js", here).href).then(module => module.live(element))
+    } else for (const element of buttons) element.hidden = true
   }
-  document.addEventListener("DOMContentLoaded", begin) // after the page's own script, which this one talks to
 })()

@@ -1,12 +1,18 @@
 // The page of a kernel file: its bar, folded parts, Read, Watch and Edit. All of it reads without this script.
 
-// A button beside each piece of a kernel file, as the theme adds to other code; the theme's script does the copying.
+// A button beside each piece of a kernel file when it comes into sight, as the theme adds to other code; the theme's script
+// does the copying.
 function copyButtons(file) {
-  for (const pre of file.querySelectorAll(":scope > .k-row > .k-code > pre")) {
-    pre.id = `code-${pre.querySelector(".k-l").id}`
-    pre.insertAdjacentHTML("afterbegin", `<div class="md-code__nav"><button type="button" class="md-code__button" data-md-type="copy" ` +
-      `title="Copy to clipboard" aria-label="Copy to clipboard" data-clipboard-target="#${pre.id} code"></button></div>`)
-  }
+  const sight = new IntersectionObserver(entries => {
+    for (const { isIntersecting, target: pre } of entries) {
+      if (!isIntersecting) continue
+      sight.unobserve(pre)
+      pre.id = `code-${pre.querySelector(".k-l").id}`
+      pre.insertAdjacentHTML("afterbegin", `<div class="md-code__nav"><button type="button" class="md-code__button" data-md-type="copy" ` +
+        `title="Copy to clipboard" aria-label="Copy to clipboard" data-clipboard-target="#${pre.id} code"></button></div>`)
+    }
+  })
+  for (const pre of file.querySelectorAll(":scope > .k-row > .k-code > pre")) sight.observe(pre)
 }
 
 // What the reader looks at keeps its place while `change` moves everything else: the bar if it isn't at the top of the
@@ -148,8 +154,9 @@ function kernelPage(file, bar) {
       if (!mode) stamp()
       else if (mode !== now) go(mode)
     })
-    if (history.state?.academy && history.state.academy !== "read" && !/[#&](edit|pid|line|launch)=/.test(location.hash)) go(history.state.academy)
-    else stamp()
+    const { academy = "read" } = history.state ?? {}
+    if (academy === "read" || /[#&](edit|pid|line|launch)=/.test(location.hash)) stamp()
+    else document.addEventListener("DOMContentLoaded", () => go(academy)) // the viewer and the editor are listening by then
   }
 
   const copy = bar.querySelector("[data-k-copy]")
@@ -166,11 +173,19 @@ function kernelPage(file, bar) {
   })
 }
 
-document.addEventListener("DOMContentLoaded", () => {
+const idle = window.requestIdleCallback ?? (task => setTimeout(task, 50))
+
+// On a phone the first screen comes first, then the facts, then their symbols: a few at a time, each a formula.
+function settle(parts) {
+  for (const part of parts.splice(0, 5)) part.classList.add("k-settled")
+  if (parts.length) idle(() => settle(parts), { timeout: 1000 })
+}
+
+{
   const file = document.querySelector(".k-file"), bar = document.querySelector(".k-bar")
-  if (!file || !bar) return
-  kernelPage(file, bar)
-  const idle = window.requestIdleCallback ?? (task => setTimeout(task, 50))
-  idle(() => copyButtons(file), { timeout: 1000 })
-  idle(() => document.querySelector(".k-side")?.classList.add("k-settled"), { timeout: 1000 }) // on a phone the first screen comes first
-})
+  if (file && bar) {
+    kernelPage(file, bar)
+    idle(() => copyButtons(file), { timeout: 1000 })
+    idle(() => settle([...document.querySelectorAll(".k-side > *, .k-side .v-legend > li")]), { timeout: 1000 })
+  }
+}

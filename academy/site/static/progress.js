@@ -64,11 +64,9 @@
     spot.prepend(link, " ")
   }
 
-  document.addEventListener("DOMContentLoaded", () => {
-    mark()
-    lead()
-    const here = place(location)
-    if (document.querySelector(".page-facts[data-step]:not([data-step=''])") && here !== null) follow(here)
-  })
+  mark()
+  lead()
+  const here = place(location)
+  if (document.querySelector(".page-facts[data-step]:not([data-step=''])") && here !== null) follow(here)
   addEventListener("pageshow", event => { if (event.persisted) mark() })
 })()

@@ -93,8 +93,6 @@ function menus() {
   })
 }
 
-document.addEventListener("DOMContentLoaded", () => {
-  definitions()
-  menus()
-  if (document.querySelector("[data-v]")) variables()
-})
+definitions()
+menus()
+if (document.querySelector("[data-v]")) variables()

@@ -65,15 +65,12 @@ function schemeSwitch() {
   show()
 }
 
-document.addEventListener("DOMContentLoaded", () => {
-  schemeSwitch()
-  document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
-  document.querySelector(".md-path")?.setAttribute("aria-label", "Path to this page")
-  fewerLandmarks()
-  const sizes = new ResizeObserver(entries => reachable(entries.map(entry => entry.target)))
+// Boxes that scroll are measured when they get a size: what is far from the window is not laid out until it comes near.
+function watchBoxes() {
+  // After the theme's own look at the same boxes, which takes a phone's the keyboard's focus.
+  const sizes = new ResizeObserver(entries => setTimeout(() => reachable(entries.map(entry => entry.target))))
   const known = new WeakSet()
   const scrolling = () => [...document.querySelectorAll(Object.keys(SCROLLING).join())]
-  // What is far from the window is not laid out. It gets a size, and is measured, when it comes near.
   const newBoxes = () => {
     for (const box of scrolling()) {
       if (known.has(box)) continue
@@ -83,11 +80,27 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }
   newBoxes()
-  // An editor or a run adds boxes later.
-  const later = () => { fewerLandmarks(); newBoxes() }
-  new MutationObserver(later).observe(document.querySelector(".md-content") ?? document.body, { childList: true, subtree: true })
+  // The theme, an editor or a run adds boxes later, and the theme the copy buttons: looked at once in a frame.
+  const changed = new Set()
+  new MutationObserver(records => {
+    if (!changed.size) requestAnimationFrame(() => {
+      fewerLandmarks()
+      newBoxes()
+      reachable(scrolling().filter(box => changed.has(box.parentElement)))
+      changed.clear()
+    })
+    for (const { target } of records) changed.add(target)
+  }).observe(document.querySelector(".md-content") ?? document.body, { childList: true, subtree: true })
   // Text that gets its font late may be wider than it was, in a box that stays as wide: nothing else tells.
   document.fonts?.addEventListener("loadingdone", () => requestAnimationFrame(() => {
     reachable(scrolling().filter(box => box.checkVisibility?.({ contentVisibilityAuto: true }) ?? true))
   }))
-})
+}
+
+// The page has been read when its scripts come. Each begins at once, in a task of its own: all of them at the event that
+// says so (DOMContentLoaded) would be one long task, along with the theme's, and a phone would not answer meanwhile.
+schemeSwitch()
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
+document.querySelector(".md-path")?.setAttribute("aria-label", "Path to this page")
+fewerLandmarks()
+watchBoxes()
