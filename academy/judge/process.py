@@ -80,7 +80,7 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
 
 def _begin() -> None:
     leave_signals()
-    gc.freeze()  # what was there before the fork is never collected: a tenth of the time went into looking at it
+    gc.freeze()  # what was there before the fork stays, so that no collection need look at it
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
