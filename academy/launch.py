@@ -266,15 +266,27 @@ def watched() -> bool:
 
 
 def _by_triton(kernel: Any, grid: Any, tensors: Sequence, numbers: tuple, constants: dict) -> Any:
-    arguments = tensors
-    if any(type(x) is Tiles for x in tensors):
+    arguments = [_descriptor(kernel, x) if type(x) is Tiles else x for x in tensors]
+    return with_context(lambda: kernel[grid](*arguments, *numbers, **constants))
+
+
+def _descriptor(kernel: Any, tiles: Tiles) -> Any:
+    """As Triton's own launch wants it. That of a Gluon kernel says how a tile lies in shared memory, too."""
+    base, (shape, strides, tile) = tiles.base, map(list, tiles[1:])
+    if not _is_gluon(kernel):
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        arguments = [
-            TensorDescriptor(x.base, list(x.shape), list(x.strides), list(x.tile)) if type(x) is Tiles else x
-            for x in tensors
-        ]
-    return with_context(lambda: kernel[grid](*arguments, *numbers, **constants))
+        return TensorDescriptor(base, shape, strides, tile)
+    from triton._utils import canonicalize_dtype
+    from triton.experimental.gluon import language as gl
+    from triton.experimental.gluon.nvidia import hopper
+
+    layout = gl.NVMMASharedLayout.get_default_for(tile, tl.dtype(canonicalize_dtype(base.dtype)))
+    return hopper.TensorDescriptor(base, shape, strides, tile, layout)
+
+
+def _is_gluon(kernel: Any) -> bool:
+    return hasattr(kernel, "is_gluon") and kernel.is_gluon()
 
 
 def with_context(call: Callable) -> Any:
@@ -301,7 +313,7 @@ def keep(cache: dict, key: tuple, value: Any) -> None:
 
 def _understood(jitted: Any, compiled: Any, tensors: Sequence, numbers: tuple, device: int) -> bool:
     return bool(
-        type(jitted) is triton.JITFunction
+        (type(jitted) is triton.JITFunction or _is_gluon(jitted))
         and type(compiled) is triton.compiler.CompiledKernel
         and all(each == device for each in _devices(tensors))
         and all(type(n) in NUMBERS for n in numbers)

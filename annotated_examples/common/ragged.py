@@ -67,13 +67,6 @@ def in_halves(block):
     return left, right
 
 
-@triton.jit
-def store_rows_in_halves(desc, block, first, end, column):
-    left, right = in_halves(block)
-    store_rows(desc, left, first, end, column)
-    store_rows(desc, right, first, end, column + block.shape[1] // 2)
-
-
 # ## A matrix for each expert
 #
 # The expert's number is a coordinate of its own. So a tile that reaches over the edge of its matrix gets zeros there,

@@ -57,6 +57,7 @@ import triton.language as tl
 from annotated_examples.common.fp8 import eps_of_sums
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.tile_order import grouped_order
+from annotated_examples.common.transposed import transposed
 from annotated_examples.fp8 import scaled_matmul as lesson
 from annotated_examples.fp8.scaled_matmul import (
     OPERANDS, contract, empty_product, exactly, in_float32, scaled_matmul_reference, tile_contract,  # noqa: F401
@@ -160,13 +161,15 @@ def few_rows_kernel(
 
 # ## What a descriptor can describe
 #
-# Rows along K that begin at multiples of 16 bytes. Others are copied, into rows that do.
+# Rows along K that begin at multiples of 16 bytes. Others are copied, into rows that do. A matrix that lies column by
+# column is [turned](../common/transposed.py): PyTorch's copy would take ten times as long.
 def along_k(x):
     row = x.stride(0)
     if x.stride(1) == 1 and row % 16 == 0 and row >= x.shape[1] and x.data_ptr() % 16 == 0:
         return x
     rows, columns = x.shape
-    return torch.empty(rows, cdiv(columns, 16) * 16, dtype=x.dtype, device=x.device)[:, :columns].copy_(x)
+    copy = torch.empty(rows, cdiv(columns, 16) * 16, dtype=x.dtype, device=x.device)[:, :columns]
+    return transposed(x.t(), copy) if row == 1 else copy.copy_(x)
 
 
 @functools.cache
@@ -241,7 +244,7 @@ def fast_sums(
 def below_triton(a, b, scale_a, scale_b, bias, out_dtype, blocks):
     from annotated_examples.gluon.scaled_matmul import promoted_forward  # only a Hopper card needs it
 
-    return promoted_forward(a, b, scale_a, scale_b, bias, out_dtype, blocks)
+    return promoted_forward(along_k(a), along_k(b.t()).t(), scale_a, scale_b, bias, out_dtype, blocks)
 
 
 # ## Which kernel?
@@ -279,8 +282,7 @@ def block_scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, *, GROU
     if M <= 64 and M and N and K and has_room(index):
         tiles.pop("GROUP_M", None)
         return few_rows(*arguments, False, GROUP, **tiles)
-    by_blocks = scale_b.shape[1] == cdiv(N, 128) and GROUP == 128
-    if M and N and K and is_hopper(index) and by_blocks:
+    if M and N and K and is_hopper(index) and GROUP == 128:
         return below_triton(*arguments, True)
     return lesson.block_scaled_matmul_forward(*arguments, GROUP=GROUP, **tiles)
 

@@ -37,14 +37,26 @@ gradients are promoted, and in `"block"` all are.
 magnitude, once to round. [float8_linear_delayed](#the-scale-of-an-earlier-step) takes the scale from what the last
 steps have seen, [[tag: FL-scale]], and reads it once.
 
-**What it costs.** `6 · M · N · K` operations, at the rate of eight bits, and six quantized operands.
-Each of those is a pass over memory: two bytes read and one written, in bfloat16. A scale for each column of a matrix
-takes a transposed copy besides, two bytes more each way. For a small layer that costs more than the products gain.
+**What it costs.** `6 · M · N · K` operations, at the rate of eight bits, and what comes before each product. With one
+scale for all, `x`, `weight` and dY are each read twice and become codes: five bytes an element in bfloat16. For the
+backward pass codes are [turned](../common/transposed.py), a byte each way. A scale for each *column* needs the numbers
+themselves turned, two bytes each way, and quantized once more. At 8192 in each direction, forward and backward, in a
+CUDA graph, `"tensor"` takes [[bench: linear/ladder/tensor/8192_ms]], `"row"` [[bench: linear/ladder/row/8192_ms]],
+`"row_gw_hp"` [[bench: linear/ladder/row_gw_hp/8192_ms]], `"block"` [[bench: linear/ladder/block/8192_ms]], and
+bfloat16, where nothing is quantized, [[bench: linear/ladder/bfloat16/8192_ms]].
+
+**Where it falls behind.** A smaller layer gains less: at 4096 `"tensor"` takes
+[[bench: linear/ladder/tensor/4096_ms]], `"block"` [[bench: linear/ladder/block/4096_ms]] and bfloat16
+[[bench: linear/ladder/bfloat16/4096_ms]]. That is in a graph. A layer has some fifteen launches, and at this size
+Python needs longer for them than the GPU for the work: launched one by one it takes
+[[bench: linear/4096x4096x4096/forward+backward/ms]], bfloat16
+[[bench: linear/4096x4096x4096/forward+backward/bfloat16.ms]].
 
 **Contract.** `x` (…, K), `weight` (N, K) and `bias` (N,) have the same dtype, float32, float16 or bfloat16, and any
-strides. No size has to be a multiple of anything. What is kept for the backward pass is `x` and `weight`, as they are.
-The gradient is what the three formulas say: neither the derivative of rounding, which is zero, nor that of the scales
-plays a part. A NaN makes its group NaN, and with it every sum that the group is part of.
+strides. No size has to be a multiple of anything. What is kept for the backward pass is `x` and `weight`, as they are;
+with `"tensor"` it is their codes. The gradient is what the three formulas say: neither the derivative of rounding,
+which is zero, nor that of the scales plays a part. A NaN makes its group NaN, and with it every sum that the group is
+part of.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -61,6 +73,7 @@ import triton.language as tl
 
 from annotated_examples.common.fp8 import LARGEST, eps_of_sums, format_contract, magnitude_bits, scale_of, to_fp8
 from annotated_examples.common.seeds import seed_contract, seed_tensor
+from annotated_examples.common.transposed import transposed
 from annotated_examples.fast.scaled_matmul import block_scaled_matmul_forward, scaled_matmul_forward
 from annotated_examples.fp8.quantize import (
     as_matrix,
@@ -196,18 +209,19 @@ def quantize_both_ways(x, dtype, power_of_two, seed=None, *, GROUP=128):
     if x.numel() > 0:
         seed = None if seed is None else seed_tensor(seed, on)
         quantize_both_ways_kernel[(blocks_m * blocks_n,)](
-            x, q, qt, scale, scale_t, seed, M, N, *x.stride(), POWER_OF_TWO=power_of_two, GROUP=GROUP, num_warps=8
+            x, q, qt, scale, scale_t, seed, M, N, *x.stride(), POWER_OF_TWO=power_of_two, GROUP=GROUP, num_warps=4
         )
     return (q, scale.t()), (qt, scale_t.t())
 
 
-# An operand: codes and scales of a matrix whose columns are summed. A transposed one is copied before rows of it get
-# scales. The kernel for rows reads along them, and there each number would lie in a sector of memory of its own.
-def encode(x, granularity, dtype, power_of_two, seed=None):
+# An operand: codes and scales of a matrix whose columns are summed. With `across` the matrix is the transpose of `x`.
+def encode(x, granularity, dtype, power_of_two, seed=None, across=False):
     if granularity == "tensor":
-        return quantize_tensor_forward(x, dtype, power_of_two, seed)[:2]
+        q, scale, _ = quantize_tensor_forward(x, dtype, power_of_two, seed)
+        return (transposed(q) if across else q), scale
     if granularity == "row":
-        return quantize_rows_forward(x.contiguous(), dtype, power_of_two, seed)
+        return quantize_rows_forward(transposed(x) if across else x.contiguous(), dtype, power_of_two, seed)
+    x = x.t() if across else x
     return quantize_tiles_forward(x, dtype, power_of_two, seed, each_row=granularity == "1x128")
 
 
@@ -229,8 +243,8 @@ def linear_forward(x, weight, bias, recipe, power_of_two):
     return product(left, right, kinds, x.dtype, bias, use_fast_accum=recipe != "block")
 
 
-# [[tag: FL-dX]] and [[tag: FL-dW]], each only if it is wanted. For dW both matrices are transposed: then what is
-# summed, the rows of a batch, lies in the columns.
+# [[tag: FL-dX]] and [[tag: FL-dW]], each only if it is wanted. For dW both matrices are taken across: what is summed,
+# the rows of a batch, has to lie in the columns.
 def linear_backward(dy, x, weight, recipe, power_of_two, seed=None, needs=(True, True)):
     """`(dx, dw)`, None for what isn't needed."""
     _, of_dx, of_dw = RECIPES[recipe]
@@ -240,18 +254,24 @@ def linear_backward(dy, x, weight, recipe, power_of_two, seed=None, needs=(True,
         along, across = quantize_both_ways(dy, form, power_of_two, seed)
     if needs[0]:
         along = along or encode(dy, of_dx[0], form, power_of_two, seed)
-        dx = product(along, encode(weight.t(), of_dx[1], e4m3, power_of_two), of_dx, x.dtype)
+        dx = product(along, encode(weight, of_dx[1], e4m3, power_of_two, across=True), of_dx, x.dtype)
     if needs[1] and of_dw is None:
         dw = (dy.bfloat16().t() @ x.bfloat16()).to(weight.dtype)
     elif needs[1]:
-        across = across or encode(dy.t(), of_dw[0], form, power_of_two, seed)
-        dw = product(across, encode(x.t(), of_dw[1], e4m3, power_of_two), of_dw, weight.dtype)
+        across = across or encode(dy, of_dw[0], form, power_of_two, seed, across=True)
+        dw = product(across, encode(x, of_dw[1], e4m3, power_of_two, across=True), of_dw, weight.dtype)
     return dx, dw
+
+
+# [[tag: FL-db]]: a sum of what came in, in float32.
+def bias_gradient(dy):
+    return dy.sum(0, dtype=torch.float32).to(dy.dtype)
 
 
 # ## Joining autograd
 #
-# `x` and `weight` are saved, not their codes. If either is changed before the backward pass, PyTorch notices.
+# `x` and `weight` are saved, because they are quantized once more. If either is changed before the backward pass,
+# PyTorch notices.
 class Float8Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, recipe, power_of_two, grad_seed):
@@ -265,9 +285,51 @@ class Float8Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         upstream, needs = as_matrix(dy), ctx.needs_input_grad
         dx, dw = linear_backward(upstream, as_matrix(x), weight, *ctx.options, needs=needs[:2])
-        # [[tag: FL-db]]: a sum of what came in, in float32.
-        db = upstream.sum(0, dtype=torch.float32).to(dy.dtype) if needs[2] else None
+        db = bias_gradient(upstream) if needs[2] else None
         return None if dx is None else dx.view(x.shape), dw, db, None, None, None
+
+
+# ## One scale for all of a matrix
+#
+# Its codes are good for both products that the matrix is in. So they are made once, and they are what is saved: a byte
+# for each element. With each comes the largest magnitude.
+#
+# With a `state`, [scales of earlier steps](#the-scale-of-an-earlier-step), that magnitude is recorded. `scales` are
+# those three, or None where a matrix has to take its own.
+def one_scale_forward(x, weight, bias, power_of_two, scales=(None, None)):
+    """`(y, (q, scale, amax) of x, (q, scale, amax) of weight)`."""
+    left, right = (
+        quantize_tensor_forward(v, torch.float8_e4m3fn, power_of_two, scale=of) for v, of in zip((x, weight), scales)
+    )
+    return product(left[:2], right[:2], RECIPES["tensor"][0], x.dtype, bias, use_fast_accum=True), left, right
+
+
+class OneScale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, power_of_two, grad_seed, state, scales):
+        y, left, right = one_scale_forward(as_matrix(x), weight, bias, power_of_two, scales[:2])
+        for scaling, (*_, amax) in zip(state, (left, right)):
+            scaling.record(amax.view(torch.float32))
+        ctx.save_for_backward(*left[:2], *right[:2])
+        ctx.shape, ctx.dependence = x.shape, autograd.dependence(x, weight)
+        ctx.of_dy = (gradient_format("tensor"), power_of_two, grad_seed), scales[2], state[2:]
+        return y.view(*x.shape[:-1], len(weight))
+
+    @staticmethod
+    @autograd.once_differentiable
+    def backward(ctx, dy):
+        x, scale_x, weight, scale_w = ctx.saved_tensors
+        options, scale, state = ctx.of_dy
+        upstream, needs, kinds, dx, dw = as_matrix(dy), ctx.needs_input_grad, RECIPES["tensor"][1], None, None
+        if needs[0] or needs[1]:
+            q, scale, amax = quantize_tensor_forward(upstream, *options, scale=scale)
+            for scaling in state:
+                scaling.record(amax.view(torch.float32))
+        if needs[0]:
+            dx = product((q, scale), (transposed(weight), scale_w), kinds, dy.dtype).view(ctx.shape)
+        if needs[1]:
+            dw = product((transposed(q), scale), (transposed(x), scale_x), kinds, dy.dtype)
+        return dx, dw, bias_gradient(upstream) if needs[2] else None, None, None, None, None
 
 
 # ## The scale of an earlier step
@@ -340,44 +402,6 @@ class DelayedScaling:
             self.steps, self.ran = self.steps + 1, False
 
 
-# With one scale for all of a matrix its codes are good for both products that it is in. So they are made once, and they
-# are what is saved: a byte for each element. With each comes the largest magnitude.
-def delayed_forward(x, weight, bias, scales):
-    """`(y, (q, scale, amax) of x, (q, scale, amax) of weight)`."""
-    e4m3 = torch.float8_e4m3fn
-    left, right = (quantize_tensor_forward(v, e4m3, False, scale=of) for v, of in zip((as_matrix(x), weight), scales))
-    y = product(left[:2], right[:2], RECIPES["tensor"][0], x.dtype, bias, use_fast_accum=True)
-    return y.view(*x.shape[:-1], len(weight)), left, right
-
-
-class Float8LinearDelayed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, weight, bias, state, scales):
-        y, left, right = delayed_forward(x, weight, bias, scales)
-        for scaling, (*_, amax) in zip(state, (left, right)):
-            scaling.record(amax.view(torch.float32))
-        ctx.save_for_backward(*left[:2], *right[:2])
-        ctx.of_dy, ctx.shape, ctx.dependence = (state[2], scales[2]), x.shape, autograd.dependence(x, weight)
-        return y
-
-    @staticmethod
-    @autograd.once_differentiable
-    def backward(ctx, dy):
-        x, scale_x, weight, scale_w = ctx.saved_tensors
-        (scaling, scale), kinds, dtype = ctx.of_dy, RECIPES["tensor"][1], dy.dtype
-        upstream, needs, dx, dw = as_matrix(dy), ctx.needs_input_grad, None, None
-        if needs[0] or needs[1]:
-            q, scale, amax = quantize_tensor_forward(upstream, scaling.dtype, False, scale=scale)
-            scaling.record(amax.view(torch.float32))
-        # Transposed, so that what is summed lies along memory again: a byte of each code is read, and one written.
-        if needs[0]:
-            dx = product((q, scale), (weight.t().contiguous(), scale_w), kinds, dtype).view(ctx.shape)
-        if needs[1]:
-            dw = product((q.t().contiguous(), scale), (x.t().contiguous(), scale_x), kinds, dtype)
-        db = upstream.sum(0, dtype=torch.float32).to(dtype) if needs[2] else None
-        return dx, dw, db, None, None
-
-
 # ## The public functions
 def tensors_contract(function, x, weight, bias):
     checks.tensors(x=x, weight=weight)
@@ -430,6 +454,8 @@ def float8_linear(x, weight, bias=None, *, recipe="tensor", power_of_two=None, g
     powers = scales_are_powers(recipe, power_of_two)
     if not autograd.needs_frame(x, weight, bias):
         return linear_forward(as_matrix(x), weight, bias, recipe, powers).view(*x.shape[:-1], len(weight))
+    if recipe == "tensor":
+        return OneScale.apply(x, weight, bias, powers, grad_seed, (), (None,) * 3)
     return Float8Linear.apply(x, weight, bias, recipe, powers, grad_seed)
 
 
@@ -462,8 +488,9 @@ def float8_linear_delayed(x, weight, state, bias=None):
     if any(of.dtype != dtype or of.history.device != x.device for of, dtype in zip(state, formats)):
         raise ValueError("state must be in e4m3, e4m3 and e5m2, on the device of x: DelayedScaling.of_a_layer()")
     if not autograd.needs_frame(x, weight, bias):
-        return delayed_forward(x, weight, bias, [scaling.current if scaling.steps else None for scaling in state])[0]
-    return Float8LinearDelayed.apply(x, weight, bias, state, tuple(scaling.scale() for scaling in state))
+        scales = [scaling.current if scaling.steps else None for scaling in state]
+        return one_scale_forward(as_matrix(x), weight, bias, False, scales)[0].view(*x.shape[:-1], len(weight))
+    return OneScale.apply(x, weight, bias, False, None, state, tuple(scaling.scale() for scaling in state))
 
 
 # ## A run small enough to watch

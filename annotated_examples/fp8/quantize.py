@@ -235,9 +235,9 @@ def quantize_tensor_kernel(
         offs = start + tl.arange(0, BLOCK)
         mask = offs < n
         x = tl.load(x_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-        # Under a scale for values up to 448, one of 1000 ends at the largest code:
-        # `launch=1, pid=0, start=0: q = [1, 16, -3, 0.5, 448, 448, 0, 0]`. 17 lies halfway between 16 and 18, and 16
-        # has the even last bit.
+        # Under a scale for up to 448, 1000 ends at the largest code. 17 lies halfway between 16 and 18; 16 has the even
+        # last bit: `launch=1, pid=0, start=0: q = [1, 16, -3, 0.5, 448, 448, 0, 0]`. Under the scale of 1000 all of row
+        # 2, which begins at element 12, becomes 0: `pid=1, start=8: q = [0, 0, 0, 0, 0, 0, 0, 0]`.
         q = to_fp8(x * inverse, seed_ptr, offs, q_ptr.dtype.element_ty)
         tl.store(q_ptr + offs, q, mask=mask)
         if DELAYED:

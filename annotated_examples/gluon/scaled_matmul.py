@@ -27,6 +27,12 @@ library took [[bench: scaled_matmul/ladder/torch, one scale a row/8192_ms]] befo
 [[bench: scaled_matmul/ladder/torch, scales of blocks/8192_again_ms]]. (At this size the card's power is the limit, and
 whoever comes later gets less of it.)
 
+**A scale for each column** of `b`, as well as for each row of `a`: the gradient of a weight has both. Then each sum has
+a factor of its own, and a thread needs registers for 64 of them. Two groups have room for that:
+[[bench: scaled_matmul/ladder/columns, two groups/8192_ms]]. Three keep them in memory,
+[[bench: scaled_matmul/ladder/columns, three groups/8192_ms]]. The lesson takes
+[[bench: scaled_matmul/ladder/columns in Triton/8192_ms]].
+
 **Where it falls behind.** At 4096 there are 704 tiles of 192 x 128 for 132 multiprocessors, five each and 44 to spare:
 [[bench: scaled_matmul/ladder/promoted, three groups/4096_ms]] against
 [[bench: scaled_matmul/ladder/torch, one scale a row/4096_ms]], and with blocks
@@ -44,7 +50,7 @@ scaled_matmul/ladder/promoted, two groups/8192_ms]].
 
 **Contract.** Part of [the fast version](../fast/scaled_matmul.py), which sees to it: `a` is (M, K), rows that begin at
 multiples of 16 bytes, `b` the transpose of such a matrix (N, K), and none of the three is 0. Scales of blocks are one
-for 128 of K and, for `b`, 128 columns. The sum is rounded once. Hopper only, or the simulator.
+for 128 of K and, for `b`, 128 columns or a single one. The sum is rounded once. Hopper only, or the simulator.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
@@ -54,6 +60,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from academy import checks, device, script
+from academy.launch import Tiles, launch
 
 import torch
 import triton
@@ -62,10 +69,9 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
 )  # fmt: skip
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from annotated_examples.common.fp8 import eps_of_sums
-from annotated_examples.common.hopper import DTYPES, aligned, aligned_empty, programs, tma_load, tma_store
+from annotated_examples.common.hopper import aligned, aligned_empty, programs, tma_load, tma_store
 from annotated_examples.fp8.scaled_matmul import exactly, in_float32
 
 
@@ -110,11 +116,21 @@ def load_partition(
 
 # ## Who multiplies, and adds
 #
-# Each group asks for the scales of a step before it needs them: they arrive while the tensor cores work.
+# Each group asks for the scales of a step before it needs them: they arrive while the tensor cores work. `b` has one
+# for the whole tile, or (`COLUMNS`) one for each of its columns.
+@gluon.jit
+def scales_of_b(at, stride, start, N, more, BLOCK_N: gl.constexpr, COLUMNS: gl.constexpr, layout: gl.constexpr):
+    if COLUMNS:
+        columns = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, layout))
+        return gl.load(at + columns * stride, mask=(start + columns < N) & more, other=0.0)
+    else:
+        return gl.load(at, mask=more, other=0.0)
+
+
 @gluon.jit
 def consumer_partition(
     c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, W: gl.constexpr,
-    BLOCKS: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    BLOCKS: gl.constexpr, COLUMNS: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     a_s, b_s, c_s = bufs
     full, empty = bars
@@ -132,10 +148,10 @@ def consumer_partition(
         offs_n = n * BLOCK_N + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, layout))
         acc = gl.zeros([ROWS, BLOCK_N], gl.float32, layout)
         a_ptrs = a_ptr + offs_m.to(gl.int64) * stride_am
-        b_at = b_ptr + n.to(gl.int64) * stride_bn
+        b_at = b_ptr + (n * BLOCK_N if COLUMNS else n).to(gl.int64) * stride_bn
         if BLOCKS:
             s_a = gl.load(a_ptrs, mask=offs_m < M, other=0.0)
-            s_b = gl.load(b_at)
+            s_b = scales_of_b(b_at, stride_bn, n * BLOCK_N, N, True, BLOCK_N, COLUMNS, layout)
         for k in range(steps):
             stage = i % STAGES
             mbarrier.wait(full.index(stage), (i // STAGES) & 1)
@@ -145,11 +161,11 @@ def consumer_partition(
             product = warpgroup_mma(a, b, product, use_acc=False, is_async=True)
             if BLOCKS:
                 # While the tensor cores work: this step's factors, and a request for the scales of the next one.
-                factor = gl.expand_dims(s_a * s_b, 1)
-                a_ptrs += stride_ak
+                factor = gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0) if COLUMNS else gl.expand_dims(s_a * s_b, 1)
                 b_at += stride_bk
+                s_b = scales_of_b(b_at, stride_bn, n * BLOCK_N, N, k + 1 < steps, BLOCK_N, COLUMNS, layout)
+                a_ptrs += stride_ak
                 s_a = gl.load(a_ptrs, mask=(offs_m < M) & (k + 1 < steps), other=0.0)
-                s_b = gl.load(b_at, mask=k + 1 < steps, other=0.0)
             product = warpgroup_mma_wait(0, deps=(product,))
             mbarrier.arrive(empty.index(stage))
             # Here one group adds, and the tensor cores work for the others.
@@ -181,9 +197,9 @@ def consumer_partition(
 @gluon.jit
 def promoted_kernel(
     a_desc, b_desc, c_desc,  # of (M, K); of (N, K); of (M, N)
-    scale_a, scale_b, bias_ptr,  # (pointer, two strides): (M, 1) or (M, steps); (1, N) or (steps, N // 128); (N,)
+    scale_a, scale_b, bias_ptr,  # (pointer, two strides): (M, 1) or (M, steps); (1, N) or (steps, N // 128 or N); (N,)
     tiles_m, tiles_n, steps, M, N,
-    BLOCKS: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    BLOCKS: gl.constexpr, COLUMNS: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr,
 ):  # fmt: skip
     a_s = gl.allocate_shared_memory(a_desc.dtype, [STAGES * GROUPS] + a_desc.block_type.shape, a_desc.layout)
     b_s = gl.allocate_shared_memory(b_desc.dtype, [STAGES] + b_desc.block_type.shape, b_desc.layout)
@@ -198,35 +214,34 @@ def promoted_kernel(
     if GROUPS == 3:
         gl.warp_specialize([
             (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 0,
-                                  BLOCKS, GROUPS, STAGES, GROUP_M)),
+                                  BLOCKS, COLUMNS, GROUPS, STAGES, GROUP_M)),
             (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 1,
-                                  BLOCKS, GROUPS, STAGES, GROUP_M)),
+                                  BLOCKS, COLUMNS, GROUPS, STAGES, GROUP_M)),
             (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 2,
-                                  BLOCKS, GROUPS, STAGES, GROUP_M)),
+                                  BLOCKS, COLUMNS, GROUPS, STAGES, GROUP_M)),
             (load_partition, (a_desc, b_desc, bufs, bars, tiles_m, tiles_n, steps, GROUPS, STAGES, GROUP_M)),
         ], [4, 4, 1], [160, 160, 24])  # fmt: skip
     else:
         gl.warp_specialize([
             (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 0,
-                                  BLOCKS, GROUPS, STAGES, GROUP_M)),
+                                  BLOCKS, COLUMNS, GROUPS, STAGES, GROUP_M)),
             (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 1,
-                                  BLOCKS, GROUPS, STAGES, GROUP_M)),
+                                  BLOCKS, COLUMNS, GROUPS, STAGES, GROUP_M)),
             (load_partition, (a_desc, b_desc, bufs, bars, tiles_m, tiles_n, steps, GROUPS, STAGES, GROUP_M)),
         ], [4, 1], [240, 24])  # fmt: skip
 
 
 # ## Launcher
-CODES = {torch.float8_e4m3fn: gl.float8e4nv, torch.float8_e5m2: gl.float8e5}
 ROWS = 64  # of a group: what one instruction multiplies
 
 
-def described(x, block):
-    layout = gl.NVMMASharedLayout.get_default_for(block, (DTYPES | CODES)[x.dtype])
-    return TensorDescriptor(x, list(x.shape), list(x.stride()), block, layout)
+def tiles_of(x, rows, columns):
+    return Tiles(x, x.shape, x.stride(), (rows, columns))
 
 
-# Three groups or two? Three overlap better. But their tiles are 192 rows high, and the last row of tiles, or the last
-# wave of programs, may be emptier. So what counts is how many rows the busiest multiprocessor computes.
+# Three groups or two? With scales of columns two, see above. Otherwise three overlap better. But their tiles are 192
+# rows high, and the last row of tiles, or the last wave of programs, may be emptier. So what counts is how many rows
+# the busiest multiprocessor computes.
 def groups_for(M, N, BLOCK_N, multiprocessors):
     def rows_of_the_busiest(groups):
         tiles = triton.cdiv(M, ROWS * groups) * triton.cdiv(N, BLOCK_N)
@@ -244,7 +259,8 @@ def promoted_forward(
     a, weight = aligned(a), aligned(b.t())
     (M, K), N, c = a.shape, len(weight), aligned_empty(a.shape[0], b.shape[1], out_dtype, a.device)
     multiprocessors = programs(1 << 30, a.device.index)
-    GROUPS = GROUPS or groups_for(M, N, BLOCK_N, multiprocessors)
+    columns = blocks and scale_b.shape[1] == N > 1
+    GROUPS = GROUPS or (2 if columns else groups_for(M, N, BLOCK_N, multiprocessors))
     # Shared memory holds 227 KB: a tile of sums for each group, and as many stages as fit beside it.
     step = (GROUPS * ROWS + BLOCK_N) * BLOCK_K
     STAGES = STAGES or (224 * 1024 - GROUPS * ROWS * BLOCK_N * out_dtype.itemsize) // step
@@ -252,10 +268,14 @@ def promoted_forward(
     s_a, s_b = ((scale_a, *scale_a.stride()), (scale_b, *scale_b.t().stride())) if scale_a.dim() else (
         (scale_a, 0, 0), (scale_b, 0, 0)
     )  # fmt: skip
-    promoted_kernel[(min(tiles_m * tiles_n, multiprocessors),)](
-        described(a, [ROWS, BLOCK_K]), described(weight, [BLOCK_N, BLOCK_K]), described(c, [ROWS, BLOCK_N]),
-        s_a, s_b, None if bias is None else bias.contiguous(), tiles_m, tiles_n, triton.cdiv(K, BLOCK_K), M, N,
-        BLOCKS=blocks, GROUPS=GROUPS, STAGES=STAGES, GROUP_M=GROUP_M, num_warps=4,
+    launch(
+        promoted_kernel, (min(tiles_m * tiles_n, multiprocessors),),
+        (
+            tiles_of(a, ROWS, BLOCK_K), tiles_of(weight, BLOCK_N, BLOCK_K), tiles_of(c, ROWS, BLOCK_N), s_a, s_b,
+            None if bias is None else bias.contiguous(),
+        ),
+        (tiles_m, tiles_n, triton.cdiv(K, BLOCK_K), M, N),
+        BLOCKS=blocks, COLUMNS=columns, GROUPS=GROUPS, STAGES=STAGES, GROUP_M=GROUP_M, num_warps=4,
     )  # fmt: skip
     return c.contiguous()
 

@@ -27,6 +27,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from annotated_examples.common import transposed as common_transposed
 from annotated_examples.common.fp8 import eps_of_sums
 from annotated_examples.fp8 import linear as lesson
 from annotated_examples.fp8 import quantize
@@ -121,24 +122,42 @@ def both_ways_as_apart(module):
                     assert found[1].stride() == (1, len(matrix))
 
 
+def turned(module):
+    """Any layout, codes and numbers, sizes that end inside of a square, in memory that is fenced; nothing at all."""
+    for dtype in (torch.float32, torch.bfloat16, E4M3):
+        for layout in LAYOUTS.values():
+            x = layout(randn(21, 13)).to(dtype)
+            with harness.fenced_allocations():
+                found = module.transposed(x, BLOCK=8)
+            assert found.is_contiguous() and torch.equal(found.float(), x.float().t())
+            wide = torch.full((13, 32), 7.0, device=DEVICE).to(dtype)
+            module.transposed(x, wide[:, :21], BLOCK=8)
+            assert torch.equal(wide[:, :21].float(), x.float().t()) and bool((wide[:, 21:].float() == 7).all())
+    assert module.transposed(randn(0, 5)).shape == (5, 0)
+
+
 def what_is_not_wanted_is_not_computed(module):
     """A frozen input, a frozen weight: the product of its gradient and both casts are left out."""
     encoded, multiplied = [], []
     encode, product, both = module.encode, module.product, module.quantize_both_ways
-    module.encode = lambda *given: encoded.append(1) or encode(*given)
+    once = module.quantize_tensor_forward
+    module.encode = lambda *given, **options: encoded.append(1) or encode(*given, **options)
+    module.quantize_tensor_forward = lambda *given, **options: encoded.append(1) or once(*given, **options)
     module.quantize_both_ways = lambda *given: encoded.extend((1, 1)) or both(*given)
     module.product = lambda *given, **options: multiplied.append(1) or product(*given, **options)
     try:
         for recipe in ("tensor", "row", "block"):
-            for needs in ((True, True), (True, False), (False, True)):
+            for needs in ((True, True), (True, False), (False, True), (False, False)):
                 encoded.clear(), multiplied.clear()
                 tensors = layer()
                 tensors = {n: leaf(v) if n == "bias" or needs[n == "weight"] else v for n, v in tensors.items()}
                 module.float8_linear(**tensors, recipe=recipe).sum().backward()
-                assert len(multiplied) == 1 + sum(needs) and len(encoded) == 2 + 2 * sum(needs), (recipe, needs)
+                casts = 2 + any(needs) if recipe == "tensor" else 2 + 2 * sum(needs)
+                assert len(multiplied) == 1 + sum(needs) and len(encoded) == casts, (recipe, needs)
                 assert [tensors[n].grad is not None for n in ("x", "weight")] == list(needs)
     finally:
         module.encode, module.product, module.quantize_both_ways = encode, product, both
+        module.quantize_tensor_forward = once
 
 
 def gradients_of_zero_and_of_one(module):
@@ -274,17 +293,18 @@ def a_layer_that_did_not_run_forgets_nothing(module):
 
 def gradients_of_what_was_multiplied(module):
     """The codes are saved. A weight that is changed afterwards changes nothing, and x isn't kept alive."""
-    state, inputs = state_after(module, 4.0, 3.0, 2.0), {name: leaf(value) for name, value in layer().items()}
-    upstream, found = randn(13, 9), []
-    for change in (False, True):
-        y = module.float8_linear_delayed(**inputs, state=state)
-        saved = [tensor.element_size() for tensor in y.grad_fn.saved_tensors if tensor.dim()]
-        assert saved == [1, 1]
-        if change:
-            with torch.no_grad():
-                inputs["weight"].mul_(2)
-        found.append(torch.autograd.grad(y, list(inputs.values()), upstream))
-    assert all(torch.equal(one, other) for one, other in zip(*found))
+    state, upstream = state_after(module, 4.0, 3.0, 2.0), randn(13, 9)
+    for linear in (module.float8_linear, functools.partial(module.float8_linear_delayed, state=state)):
+        inputs, found = {name: leaf(value) for name, value in layer().items()}, []
+        for change in (False, True):
+            y = linear(**inputs)
+            saved = [tensor.element_size() for tensor in y.grad_fn.saved_tensors if tensor.dim()]
+            assert saved == [1, 1]
+            if change:
+                with torch.no_grad():
+                    inputs["weight"].mul_(2)
+            found.append(torch.autograd.grad(y, list(inputs.values()), upstream))
+        assert all(torch.equal(one, other) for one, other in zip(*found))
 
 
 DELAYED = [
@@ -306,6 +326,7 @@ CHECKS = [
     several_blocks,
     whole_numbers,
     both_ways_as_apart,
+    turned,
     what_is_not_wanted_is_not_computed,
     gradients_of_zero_and_of_one,
     bias_gets_a_plain_sum,
@@ -329,7 +350,7 @@ MUTANTS = [
     ),
     (
         every_recipe,
-        Mutant("x rounded twice", "encode(x.t(), of_dw[1]", "encode(x.to(e4m3).to(x.dtype).t(), of_dw[1]"),
+        Mutant("x rounded twice", "encode(x, of_dw[1]", "encode(x.to(e4m3).to(x.dtype), of_dw[1]"),
     ),
     (every_recipe, Mutant("bias lost", "scale_b.t(), bias, out_dtype)", "scale_b.t(), None, out_dtype)")),
     (both_ways_as_apart, Mutant("scales of rows for columns", "tl.max(bits, 0), E4M3", "tl.max(bits, 1), E4M3")),
@@ -340,8 +361,8 @@ MUTANTS = [
         bias_gets_a_plain_sum,
         Mutant(
             "bias from codes",
-            "upstream.sum(0, dtype=torch.float32).to(dy.dtype)",
-            "upstream.to(torch.float8_e5m2).float().sum(0).to(dy.dtype)",
+            "dy.sum(0, dtype=torch.float32)",
+            "dy.to(torch.float8_e5m2).float().sum(0)",
         ),
     ),
     (
@@ -391,19 +412,29 @@ MUTANTS = [
         under_older_scales,
         Mutant(
             "scales of x and weight swapped",
-            "zip((as_matrix(x), weight), scales))",
-            "zip((as_matrix(x), weight), scales[1::-1]))",
+            "zip((x, weight), scales)\n    )\n    return product",
+            "zip((x, weight), scales[1::-1])\n    )\n    return product",
         ),
     ),
     (
         under_older_scales,
-        Mutant("a scale of its own for dY", "scaling.dtype, False, scale=scale)", "scaling.dtype, False)"),
+        Mutant("a scale of its own for dY", "*options, scale=scale)", "*options)"),
     ),
-    (under_older_scales, Mutant("dX under the scale of x", "contiguous(), scale_w)", "contiguous(), scale_x)")),
+    (
+        under_older_scales,
+        Mutant("dX under the scale of x", "(transposed(weight), scale_w)", "(transposed(weight), scale_x)"),
+    ),
     (what_is_not_wanted_is_not_computed, Mutant("always both", f"{CALL}, needs=needs[:2])", f"{CALL})")),
 ]
 
+OF_TURNED = [
+    (turned, Mutant("as it was", "tl.trans(x)", "x")),
+    (turned, Mutant("stride of a row", "offs_m[:, None] * stride_m", "offs_m[:, None] * N")),
+    (turned, Mutant("stride of the result", "offs_n[:, None] * stride_yn", "offs_n[:, None] * M")),
+    (turned, Mutant("rows behind the last", "& mask_m[None, :])", "& (offs_m <= M)[None, :])")),
+]
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+test_mutant_of_helpers_is_caught = harness.mutant_test(common_transposed, OF_TURNED, within=lesson)
 
 
 # ---------------------------------------------------------------- autograd, shapes, errors
@@ -440,7 +471,7 @@ def test_layouts():
 
 def test_a_weight_that_was_changed_is_noticed():
     inputs = {name: leaf(value) for name, value in layer().items()}
-    y = lesson.float8_linear(**inputs)
+    y = lesson.float8_linear(**inputs, recipe="row")
     with torch.no_grad():
         inputs["weight"].mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -457,6 +488,13 @@ def test_the_same_bits_twice_and_other_ones_with_another_seed():
     assert torch.equal(weight_gradient(3), weight_gradient(3))
     assert torch.equal(weight_gradient(3), weight_gradient(torch.tensor(3, device=DEVICE)))
     assert not torch.equal(weight_gradient(3), weight_gradient(4))
+
+
+def test_a_second_derivative_raises():
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        x = leaf(randn(4, 8))
+        (dx,) = torch.autograd.grad(lesson.float8_linear(x, randn(3, 8)).sum(), x, create_graph=True)
+        dx.sum().backward()
 
 
 def test_saturated_elements_pass_their_gradient_on():

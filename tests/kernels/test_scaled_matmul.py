@@ -249,25 +249,25 @@ def promoted(module):
     """Below Triton: more tiles than programs, both numbers of groups, tails, and NaN behind every end."""
     tiles = dict(BLOCK_N=16, BLOCK_K=32, STAGES=2, GROUP_M=2)
     for groups, M in ((2, 270), (3, 200)):
-        for recipe in lesson.RECIPES:
+        for recipe in (*lesson.RECIPES, "columns"):
             for out_dtype in (torch.float32, torch.bfloat16):
-                K, N = 72, 41
+                K, N, blocks = 72, 41, recipe in ("block", "columns")
                 a, b = as_codes(M, K), as_codes(N, K).t()
-                scale_a, scale_b = scales(recipe, M, K, N, 32)
+                scale_a, scale_b = scales("block" if blocks else recipe, M, K, N, 32, columns=recipe == "columns")
                 if recipe == "block":  # for each tile's columns
                     scale_b = scales("row", M, K, 9)[1].reshape(3, 3)
                 bias = randn(N)
                 a, b, scale_a, scale_b = (harness.nan_fenced(x) if x.dim() else x for x in (a, b, scale_a, scale_b))
-                arguments = a, b, scale_a, scale_b, bias, out_dtype, recipe == "block"
-                out = module.promoted_forward(*arguments, GROUPS=groups, **tiles)
+                out = module.promoted_forward(a, b, scale_a, scale_b, bias, out_dtype, blocks, GROUPS=groups, **tiles)
                 assert out.dtype == out_dtype and out.is_contiguous()
                 if recipe == "block":
                     scale_b = scale_b.repeat_interleave(16, 1)[:, :N]
+                given = a, b, scale_a, scale_b
                 if out_dtype == torch.float32:
-                    assert_near(out, a, b, scale_a, scale_b, recipe, bias, GROUP=32)
+                    assert_near(out, *given, "block" if blocks else recipe, bias, GROUP=32)
                 else:
                     wanted = lesson.scaled_matmul_reference(
-                        a, b, scale_a, scale_b, recipe=recipe, bias=bias, GROUP=32, out_dtype=torch.float64
+                        *given, recipe="block" if blocks else recipe, bias=bias, GROUP=32, out_dtype=torch.float64
                     )
                     largest = float(wanted.abs().max())
                     torch.testing.assert_close(out.double(), wanted, rtol=1e-2, atol=1e-3 * largest)
@@ -373,16 +373,16 @@ OF_BELOW = [
     (promoted, Mutant("scales of the first step", "b_at += stride_bk", "b_at += 0")),
     (
         promoted,
-        Mutant(
-            "scale of the first tile", "b_at = b_ptr + n.to(gl.int64) * stride_bn", "b_at = b_ptr + n.to(gl.int64) * 0"
-        ),
+        Mutant("scale of the first tile", "(n * BLOCK_N if COLUMNS else n)", "(n * BLOCK_N if COLUMNS else 0 * n)"),
     ),
+    (promoted, Mutant("columns of the first tile", "(n * BLOCK_N if COLUMNS else n)", "(0 * n if COLUMNS else n)")),
+    (promoted, Mutant("one scale for columns of a step", "at + columns * stride,", "at + columns * 0,")),
     (promoted, Mutant("the last product twice", "acc += product * factor", "acc = product * factor")),
     (promoted, Mutant("rows of the first group", "a_s.index(stage * GROUPS + W)", "a_s.index(stage * GROUPS)")),
     (promoted, Mutant("bias of the first tile", "bias_ptr + offs_n,", "bias_ptr + offs_n % BLOCK_N,")),
     (
         promoted,
-        Mutant("no scale of a column", "gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0)", "gl.expand_dims(s_a, 1)"),
+        Mutant("no scale of a column", "(gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0))", "gl.expand_dims(s_a, 1)"),
     ),
 ]
 test_mutant_below_triton_is_caught = harness.mutant_test(below, OF_BELOW)
