@@ -298,10 +298,12 @@ def grouped_matmul(a, b, offsets, *, bias=None, out_dtype=None):
 # one group of warps stores while the other multiplies, could cover that. With skewed counts more tiles are ragged: the
 # same number of rows takes [[bench: grouped_matmul/ladder/turned/skewed_rows_ms]] with turned tiles.
 #
-# Two things were tried and left out. Steps of 128 along K leave room for two stages only:
+# Three things were tried and left out. Steps of 128 along K leave room for two stages only:
 # [[bench: grouped_matmul/ladder/deep steps/rows_ms]]. Two programs for each multiprocessor, which help the sums, take
 # [[bench: grouped_matmul/ladder/two programs/rows_ms]] for rows: each has half a tile's columns, and fetches the rows
-# twice as often.
+# twice as often. And an expert's last tile may be nearly empty. Computed in a second launch that begins early, in tiles
+# of half as many rows, these ends took less time with nearly balanced counts, but more with skewed ones, and for the
+# gradient.
 
 
 # ## A run small enough to watch

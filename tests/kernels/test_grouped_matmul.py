@@ -24,7 +24,7 @@ The traps of grouped products in use, and the check or mutant ("…") that holds
 import pytest
 import torch
 
-from academy import accuracy
+from academy import accuracy, device
 from annotated_examples.common import experts as common
 from annotated_examples.moe import grouped_matmul as lesson
 from tests.kernels import harness
@@ -263,7 +263,10 @@ test_mutant_of_helpers_is_caught = harness.mutant_test(common, HELPERS, within=l
 
 
 #: Programs walk over the experts before theirs, which takes the interpreter minutes.
-@pytest.mark.parametrize("E", [pytest.param(96, marks=pytest.mark.nightly), pytest.param(256, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "E",
+    [pytest.param(96, marks=[pytest.mark.nightly] * device.INTERPRET), pytest.param(256, marks=pytest.mark.gpu)],
+)
 def test_as_many_experts_as_models_have(E):
     """Few of them with rows, the last one among these."""
     counts = (*(e % 4 * (e % 9 == 5) for e in range(E - 1)), 2)

@@ -272,7 +272,10 @@ def test_sizes_of_tiles(tiles):
         fast.grouped_rows_forward(a, b, ends((20,)), **TILES | tiles)
 
 
-@pytest.mark.parametrize("E", [pytest.param(96, marks=pytest.mark.nightly), pytest.param(256, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "E",
+    [pytest.param(96, marks=[pytest.mark.nightly] * device.INTERPRET), pytest.param(256, marks=pytest.mark.gpu)],
+)
 def test_as_many_experts_as_models_have(E):
     """Few of them with rows, the last one among these."""
     counts = (*(e % 4 * (e % 9 == 5) for e in range(E - 1)), 2)
