@@ -65,10 +65,12 @@ class Agent:
         machine().note(self.lane, "end", operation=self.number)
 
     def polls(self, operation: str, memory: str, found: Any) -> None:
-        """Raises Deadlock if a partition asks the same question for the thousandth time."""
+        """Who asks the same question again lets the others go first. Raises Deadlock at the thousandth time."""
         here = place()
         seen, times = self.polled
         self.polled = (here, found), times + 1 if seen == (here, found) else 1
+        if self.polled[1] > 1:
+            self.priority = -machine().random.random()
         if self.polled[1] > POLLS:
             raise Deadlock(
                 f"{self.what} polls {memory} at {here} by {operation}, and finds {found} again and again. Programs are "

@@ -9,6 +9,7 @@ here.
 from academy import device  # before anything imports triton
 
 import torch
+from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
@@ -28,6 +29,15 @@ DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32:
 def described(x, block):
     layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[x.dtype])
     return TensorDescriptor(x, list(x.shape), list(x.stride()), block, layout)
+
+
+# A buffer of attention has the two dimensions of sequence and head in front, both of length 1. `matrix` is the same
+# bytes as a matrix.
+@gluon.jit
+def matrix(buf):
+    ROWS: gl.constexpr = buf.type.shape[2]
+    COLUMNS: gl.constexpr = buf.type.shape[3]
+    return buf.reshape([ROWS, COLUMNS])
 
 
 # Whether the copy unit can read a matrix where it lies: neighbours in a row lie side by side, and every row begins at a

@@ -44,7 +44,8 @@ tokens and with a causal mask it is level with cuDNN, and in longer calls and wi
 
 The backward pass has [a page of its own](flash_attention_backward.py).
 
-**What it costs.** As the lesson.
+**What it costs.** As the lesson. Where the backward pass goes below Triton, it also needs memory for float32 sums of dQ
+until it is over: 4 · D bytes for each query, twice what dQ itself takes.
 
 **Contract.** As the lesson's. Tensors of float32, heads wider than 128, a scale that isn't positive, and strides that
 no descriptor fits (a last stride other than 1, others that are no multiple of 16 bytes) are left to the lesson's
@@ -294,9 +295,9 @@ def attention_forward(
 #
 # On a Hopper card [the kernel that overlaps softmax and products by hand](../gluon/flash_attention.py) is faster for
 # dense heads of 128 numbers. For heads of 64 this one is. Backward, [its
-# counterpart](../gluon/flash_attention_backward.py) makes five products instead of seven, and takes both widths. A
-# launch of these kernels costs Python more, because they make their descriptors anew each time, so it has to be worth
-# it: `2**28` scores take a card about as long.
+# counterpart](../gluon/flash_attention_backward.py) makes five products instead of seven, and takes both widths. It
+# pays with memory, for float32 sums of dQ. A launch of these kernels costs Python more, because they make their
+# descriptors anew each time, so it has to be worth it: `2**28` scores take a card about as long.
 WORTHWHILE = 2**28
 FORWARD_WIDTHS, BACKWARD_WIDTHS = (128,), (64, 128)
 

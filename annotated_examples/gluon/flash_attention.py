@@ -71,7 +71,7 @@ from annotated_examples.attention.flash_attention import attention, flash_attent
 from annotated_examples.common.attention import contract
 from annotated_examples.common.attention_tiles import fits, heads_at_a_time
 from annotated_examples.common.constants import LN2, LOG2E, LOWEST
-from annotated_examples.common.hopper import described, programs, tma_load, tma_store
+from annotated_examples.common.hopper import described, matrix, programs, tma_load, tma_store
 from annotated_examples.gluon.flash_attention_backward import attention_backward
 
 
@@ -159,15 +159,7 @@ def load_partition(
 
 # ## Scores and softmax
 #
-# A buffer has the two dimensions of sequence and head in front, both of length 1. `matrix` is the same bytes as a
-# matrix. The keys are read transposed, which only tells the tensor cores how to read them.
-@gluon.jit
-def matrix(buf):
-    ROWS: gl.constexpr = buf.type.shape[2]
-    COLUMNS: gl.constexpr = buf.type.shape[3]
-    return buf.reshape([ROWS, COLUMNS])
-
-
+# A query sees the keys that are there and, under a causal mask, those up to its own place.
 @gluon.jit
 def mask_scores(s, first_row, first_col, S, CAUSAL: gl.constexpr):
     rows = first_row + gl.arange(0, s.shape[0], gl.SliceLayout(1, s.type.layout))

@@ -27,12 +27,19 @@ that cheap:
 - **Everyone has a turn.** The sum of floats depends on the order. So the tiles of keys add in theirs: first tile 0,
   then tile 1, and so on, for each tile of queries. A counter says whose turn it is. Every call gives the same bits.
 
-Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first, and each
-begins at least a step after the one before it.
+Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first. What waits
+is the copy unit, while the next step is being computed. A tile of keys whose turn is further away stops once, and is
+behind the others from then on.
+
+[[figure: below/sums_in_turn]]
 
 **What it costs.** A step has 64 queries and 128 keys, and heads of 128 numbers: five products of 2 · 64 · 128 · 128
-operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven would take 3584. Besides, dQ is summed
-in float32, which takes one more tensor of that type, and is scaled and rounded at the end.
+operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven would take 3584.
+
+**What it takes in memory.** The sums for dQ are float32 and need memory of their own, 4 · D bytes for each query, until
+the call is over. Besides o, the log-sum-exp and the gradients, the kernels in Triton hold one number for each query.
+Could dQ be written in place, into the front of the sums? Then the gradient would hold on to twice the memory it needs,
+for as long as it lives.
 
 **Measured on an H200**, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers: causal
 [[bench: flash_attention/ladder/below Triton, one pass/backward_ms]], unmasked
@@ -71,7 +78,7 @@ from annotated_examples.attention.flash_attention import attention, attention_fo
 from annotated_examples.common.attention import contract
 from annotated_examples.common.attention_tiles import fits, heads_at_a_time
 from annotated_examples.common.constants import LOG2E
-from annotated_examples.common.hopper import described, tma_load, tma_store
+from annotated_examples.common.hopper import described, matrix, programs, tma_load, tma_store
 from annotated_examples.common.hopper_sums import pass_turn, tma_add, wait_for_turn
 
 
@@ -85,7 +92,7 @@ def row_numbers_kernel(
     o_tensor, do_tensor, dlse_tensor,  # (pointer, strides): (B, H, T, D); (B, H, T), or None
     lse_ptr,  # (B, H, T), contiguous
     lse2_ptr, delta_ptr,  # (B, H, tiles of queries, BLOCK_M)
-    turn_ptr, next_ptr,  # (B, H, tiles of queries), and (1,)
+    turn_ptr, next_ptr,  # (B, H, tiles of queries), and (2,)
     H, T, D: gl.constexpr, BLOCK_M: gl.constexpr,
 ):  # fmt: skip
     o_ptr, o_strides = o_tensor
@@ -110,15 +117,17 @@ def row_numbers_kernel(
     gl.store(lse2_ptr + row * padded + offs_m, lse * LOG2E)
     gl.store(delta_ptr + row * padded + offs_m, delta)
     gl.store(turn_ptr + row * gl.num_programs(0) + tile, 0)
-    gl.store(next_ptr, 0, mask=(tile == 0) & (row == 0))
+    first = (tile == 0) & (row == 0)
+    gl.store(next_ptr, 0, mask=first)
+    gl.store(next_ptr + 1, 0, mask=first)
 
 
 # ## Which tile, and which step?
 #
-# A program has one tile of 128 keys. Which one? The next that nobody has taken, by an atomic addition: a *ticket*, as
-# at a counter. Why not simply the program's number? Because a program waits for the tile before its own. With tickets
-# that tile has been taken by a program that has begun, whatever the order in which the card starts programs. So nobody
-# ever waits for someone who hasn't begun, and nothing can deadlock.
+# A program works off one tile of 128 keys after another. Which one? The next that nobody has taken, by an atomic
+# addition: a *ticket*, as at a counter. Why not a fixed share for each? Because a tile waits for the one before it.
+# Whoever has that one has begun, and itself waits only for still lower tickets. The lowest that isn't done waits for
+# nobody. So nothing can deadlock, whatever the order in which the card starts programs.
 #
 # The first keys are seen by the most queries, so they come first. `HEADS` heads are done at a time.
 #
@@ -144,46 +153,73 @@ def place(t, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, CAUSAL: gl.const
 # inside they would be through with the first head early, and then wait until the first keys, which see all queries,
 # have come to the second.
 @gluon.jit
-def queries_of(i, at, sizes):
-    b, hk, j, count = at
+def queries_of(step, head, sizes):
+    b, hk = head
     all_heads, heads, group, tiles_m, tiles_n, S = sizes
-    h = hk * group + i % group
-    m = tiles_m - 1 - i // group
+    h = hk * group + step % group
+    m = tiles_m - 1 - step // group
     return h, m, (b * heads * group + h) * tiles_m + m
 
 
 # ## One warp: the loads
 #
-# Keys once, values once, and for each step queries, upstream gradients and their two numbers, which belong into the
-# same buffer of the ring. The copy unit brings the tiles. The numbers are 64 floats each, which the warp carries
-# itself: loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so who waits for
-# the barrier sees them, too.
+# Keys and values once for each tile, and for each step queries, upstream gradients and their two numbers, which belong
+# into the same buffer of the ring. The copy unit brings the tiles. The numbers are 64 floats each, which the warp
+# carries itself: loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so who
+# waits for the barrier sees them, too.
+#
+# The queries of the next tile's first step are asked for while this tile is still being computed. Its keys and values
+# have to wait until both groups have given back their buffers, which take dK and dV at the end.
+#
+# **The next ticket** is taken as late as possible: with the last step of a tile. The others are told through shared
+# memory. It needs no barrier: the groups read it after they have waited for that step. `STAGES + 2` places take turns.
+# When one is written again, at least as many steps have been loaded since, and all but the last `STAGES` are done. So
+# two are done, and in the second one the groups have waited until the sum of the first was read. By then even the warp
+# that adds, which is the last, has read the number.
 @gluon.jit
-def load_partition(descs, lse2_ptr, delta_ptr, bufs, bars, at, sizes, BLOCK_M: gl.constexpr, STAGES: gl.constexpr):
+def load_partition(
+    descs, lse2_ptr, delta_ptr, next_ptr, t, bufs, bars, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+):  # fmt: skip
     q_desc, do_desc, k_desc, v_desc = descs
-    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
-    k_full, v_full, full, done, ds_full, dq_empty = bars
-    b, hk, j, count = at
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s, tile_s = bufs
+    kv_full, kv_empty, full, done, ds_full, dq_empty = bars
+    all_heads, heads, group, tiles_m, tiles_n, S = sizes
     rows = gl.arange(0, BLOCK_M, gl.BlockedLayout([BLOCK_M // 32], [32], [gl.num_warps()], [0]))
-    mbarrier.expect(k_full, 2 * k_desc.block_type.nbytes)
-    tma_load(k_desc, [b, hk, j * 128, 0], k_full, k_s.index(0))
-    tma_load(k_desc, [b, hk, j * 128 + 64, 0], k_full, k_s.index(1))
-    for i in range(count * sizes[2]):
-        h, m, tile = queries_of(i, at, sizes)
-        stage = i % STAGES
-        lse2 = gl.load(lse2_ptr + tile * BLOCK_M + rows)
-        delta = gl.load(delta_ptr + tile * BLOCK_M + rows)
-        # To wait for the phase before the first returns at once.
-        mbarrier.wait(done.index(stage), ((i // STAGES) & 1) ^ 1)
-        lse2_s.index(stage).store(lse2)
-        delta_s.index(stage).store(delta)
-        mbarrier.expect(full.index(stage), q_desc.block_type.nbytes + do_desc.block_type.nbytes)
-        tma_load(q_desc, [b, h, m * BLOCK_M, 0], full.index(stage), q_s.index(stage))
-        if i == 0:
-            mbarrier.expect(v_full, 2 * v_desc.block_type.nbytes)
-            tma_load(v_desc, [b, hk, j * 128, 0], v_full, v_s.index(0))
-            tma_load(v_desc, [b, hk, j * 128 + 64, 0], v_full, v_s.index(1))
-        tma_load(do_desc, [b, h, m * BLOCK_M, 0], full.index(stage), do_s.index(stage))
+    one: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    n = 0
+    i = 0
+    while t < all_heads * tiles_n:
+        b, hk, j, count = place(t, sizes, HEADS, BLOCK_M, CAUSAL)
+        for step in range(count * group):
+            h, m, tile = queries_of(step, (b, hk), sizes)
+            stage = i % STAGES
+            lse2 = gl.load(lse2_ptr + tile * BLOCK_M + rows)
+            delta = gl.load(delta_ptr + tile * BLOCK_M + rows)
+            # To wait for the phase before the first returns at once.
+            mbarrier.wait(done.index(stage), ((i // STAGES) & 1) ^ 1)
+            lse2_s.index(stage).store(lse2)
+            delta_s.index(stage).store(delta)
+            if step == count * group - 1:
+                t = gl.atomic_add(next_ptr, 1)
+                tile_s.index(n % tile_s.shape[0]).store(gl.full([1], 0, gl.int32, one) + t)
+            mbarrier.expect(full.index(stage), q_desc.block_type.nbytes + do_desc.block_type.nbytes)
+            tma_load(q_desc, [b, h, m * BLOCK_M, 0], full.index(stage), q_s.index(stage))
+            tma_load(do_desc, [b, h, m * BLOCK_M, 0], full.index(stage), do_s.index(stage))
+            if step == 0:
+                mbarrier.wait(kv_empty, (n & 1) ^ 1)
+                mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes + 2 * v_desc.block_type.nbytes)
+                for w in gl.static_range(2):
+                    tma_load(k_desc, [b, hk, j * 128 + 64 * w, 0], kv_full, k_s.index(w))
+                    tma_load(v_desc, [b, hk, j * 128 + 64 * w, 0], kv_full, v_s.index(w))
+            i += 1
+        n += 1
+
+
+@gluon.jit
+def next_ticket(tile_s, n):
+    one: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    return gl.sum(tile_s.index(n % tile_s.shape[0]).load(one), 0)
 
 
 # ## Another warp: the sums
@@ -196,36 +232,36 @@ def load_partition(descs, lse2_ptr, delta_ptr, bufs, bars, at, sizes, BLOCK_M: g
 # *arrived*: the next program may add. [`pass_turn`](../common/hopper_sums.py) has the second one.
 @gluon.jit
 def sum_partition(
-    dq_desc, turn_ptr, bufs, bars, at, sizes, BLOCK_M: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr
-):
-    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
-    k_full, v_full, full, done, ds_full, dq_empty = bars
-    b, hk, j, count = at
-    for i in range(count * sizes[2]):
-        h, m, tile = queries_of(i, at, sizes)
-        mbarrier.wait(done.index(i % STAGES), (i // STAGES) & 1)
-        if j == 0:
-            tma_store(dq_desc, [b, h, m * BLOCK_M, 0], dq_s.index(0))
-            tma_store(dq_desc, [b, h, m * BLOCK_M, D // 2], dq_s.index(1))
-        else:
-            wait_for_turn(turn_ptr + tile, j)
-            tma_add(dq_desc, [b, h, m * BLOCK_M, 0], dq_s.index(0))
-            tma_add(dq_desc, [b, h, m * BLOCK_M, D // 2], dq_s.index(1))
-        tma.store_wait(0)
-        mbarrier.arrive(dq_empty)
-        pass_turn(turn_ptr + tile, j)
+    dq_desc, turn_ptr, t, bufs, bars, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, D: gl.constexpr,
+    STAGES: gl.constexpr, CAUSAL: gl.constexpr,
+):  # fmt: skip
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s, tile_s = bufs
+    kv_full, kv_empty, full, done, ds_full, dq_empty = bars
+    all_heads, heads, group, tiles_m, tiles_n, S = sizes
+    n = 0
+    i = 0
+    while t < all_heads * tiles_n:
+        b, hk, j, count = place(t, sizes, HEADS, BLOCK_M, CAUSAL)
+        for step in range(count * group):
+            h, m, tile = queries_of(step, (b, hk), sizes)
+            mbarrier.wait(done.index(i % STAGES), (i // STAGES) & 1)
+            if j == 0:
+                tma_store(dq_desc, [b, h, m * BLOCK_M, 0], dq_s.index(0))
+                tma_store(dq_desc, [b, h, m * BLOCK_M, D // 2], dq_s.index(1))
+            else:
+                wait_for_turn(turn_ptr + tile, j)
+                tma_add(dq_desc, [b, h, m * BLOCK_M, 0], dq_s.index(0))
+                tma_add(dq_desc, [b, h, m * BLOCK_M, D // 2], dq_s.index(1))
+            tma.store_wait(0)
+            mbarrier.arrive(dq_empty)
+            pass_turn(turn_ptr + tile, j)
+            i += 1
+        t = next_ticket(tile_s, n)
+        n += 1
 
 
 # ## One step of a group
 #
-# A buffer has the dimensions of sequence and head in front, both of length 1. `matrix` is the same bytes as a matrix.
-@gluon.jit
-def matrix(buf):
-    ROWS: gl.constexpr = buf.type.shape[2]
-    COLUMNS: gl.constexpr = buf.type.shape[3]
-    return buf.reshape([ROWS, COLUMNS])
-
-
 # Scores have a row for each key and a column for each query. What a query doesn't see becomes $-\infty$, and P is 0.
 @gluon.jit
 def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
@@ -256,8 +292,8 @@ def step(
     dk, dv, i, first_key, first_query, masked, S, factor, bufs, bars,
     W: gl.constexpr, CAUSAL: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
-    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
-    k_full, v_full, full, done, ds_full, dq_empty = bars
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s, tile_s = bufs
+    kv_full, kv_empty, full, done, ds_full, dq_empty = bars
     BLOCK_M: gl.constexpr = q_s.type.shape[3]
     HALF: gl.constexpr = q_s.type.shape[4] // 2
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
@@ -303,45 +339,86 @@ def step(
     return dk, dv
 
 
+# ## The last turn: rounding
+#
+# After the last tile of keys it is the rounding's turn: the sum of a tile of queries is scaled, and becomes 16-bit
+# numbers. A group that finds no more tiles of keys takes tickets of a second kind, one for each tile of queries.
+#
+# Why not a kernel of its own at the end? Without a mask all tiles of keys take the same time, and in the measured call
+# there are 2048 of them for 132 multiprocessors. So in the sixteenth round only half of these have one. The others
+# round meanwhile. A kernel of its own took nearly 3 % of the whole.
+@gluon.jit
+def round_queries(sums, turn_ptr, next_ptr, sizes, scale, BLOCK_M: gl.constexpr, D: gl.constexpr, CAUSAL: gl.constexpr):
+    sums_ptr, dq_ptr, T = sums
+    all_heads, heads, group, tiles_m, tiles_n, S = sizes
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [32 * 8 // D, D // 8], [4, 1], [1, 0])
+    rows = gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout))
+    offs_d = gl.arange(0, D, gl.SliceLayout(0, layout))[None, :]
+    t = gl.atomic_add(next_ptr, 1)
+    while t < all_heads * group * tiles_m:
+        h = t // tiles_m
+        m = tiles_m - 1 - t % tiles_m
+        # In the example both tiles of keys have to be there, `pid=0: adders = 2`.
+        adders = tiles_n
+        if CAUSAL:
+            adders = m * BLOCK_M // 128 + 1
+        wait_for_turn(turn_ptr + h * tiles_m + m, adders)
+        offs_m = m * BLOCK_M + rows
+        offs = (h.to(gl.int64) * T + offs_m)[:, None] * D + offs_d
+        inside = offs_m[:, None] < T
+        dq = gl.load(sums_ptr + offs, mask=inside, other=0.0) * scale
+        gl.store(dq_ptr + offs, dq.to(dq_ptr.dtype.element_ty), mask=inside)
+        t = gl.atomic_add(next_ptr, 1)
+
+
 # ## A group
 #
 # Which steps need a mask? Under a causal mask the last ones: those on the diagonal, one tile of queries or two, for
 # each head. The branch is the same for all threads of a group. Without a causal mask only keys past the last one have
 # to be hidden, so that they add nothing to dQ. Whether there are any, `RAGGED`, is known when the kernel is compiled.
 #
-# At the end the buffer of the group's own values takes dV, and then dK.
+# At the end the buffer of the group's own values takes dV, and that of its keys takes dK. The keys were a factor of the
+# other group's dQ, too. So dK waits until the last step is done in both.
 @gluon.jit
 def gradient_partition(
-    dk_desc, dv_desc, bufs, bars, at, sizes, scale, W: gl.constexpr, BLOCK_M: gl.constexpr, D: gl.constexpr,
-    STAGES: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
+    dk_desc, dv_desc, sums, turn_ptr, next_ptr, t, bufs, bars, sizes, scale, W: gl.constexpr, HEADS: gl.constexpr,
+    BLOCK_M: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
-    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s = bufs
-    k_full, v_full, full, done, ds_full, dq_empty = bars
-    b, hk, j, count = at
+    q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s, tile_s = bufs
+    kv_full, kv_empty, full, done, ds_full, dq_empty = bars
     all_heads, heads, group, tiles_m, tiles_n, S = sizes
     sum_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
-    dk = gl.zeros([64, D], gl.float32, sum_layout)
-    dv = gl.zeros([64, D], gl.float32, sum_layout)
-    first_key = j * 128 + W * 64
-    mbarrier.wait(k_full, 0)
-    mbarrier.wait(v_full, 0)
-    for i in range(count * group):
-        first_query = (tiles_m - 1 - i // group) * BLOCK_M
-        if CAUSAL:
-            masked = first_query < first_key + 63
-        else:
-            masked: gl.constexpr = RAGGED
-        dk, dv = step(dk, dv, i, first_key, first_query, masked, S, scale * LOG2E, bufs, bars, W, CAUSAL, STAGES)
+    n = 0
+    i = 0
+    while t < all_heads * tiles_n:
+        b, hk, j, count = place(t, sizes, HEADS, BLOCK_M, CAUSAL)
+        dk = gl.zeros([64, D], gl.float32, sum_layout)
+        dv = gl.zeros([64, D], gl.float32, sum_layout)
+        first_key = j * 128 + W * 64
+        mbarrier.wait(kv_full, n & 1)
+        unmasked = (tiles_m - gl.cdiv(first_key + 63, BLOCK_M)) * group
+        for walked in range(count * group):
+            first_query = (tiles_m - 1 - walked // group) * BLOCK_M
+            if CAUSAL:
+                masked = walked >= unmasked
+            else:
+                masked: gl.constexpr = RAGGED
+            dk, dv = step(dk, dv, i, first_key, first_query, masked, S, scale * LOG2E, bufs, bars, W, CAUSAL, STAGES)
+            i += 1
 
-    matrix(v_s.index(W)).store(dv.to(dv_desc.dtype))
-    fence_async_shared()
-    tma_store(dv_desc, [b, hk, first_key, 0], v_s.index(W))
-    dk = (dk * scale).to(dk_desc.dtype)
-    tma.store_wait(0)
-    matrix(v_s.index(W)).store(dk)
-    fence_async_shared()
-    tma_store(dk_desc, [b, hk, first_key, 0], v_s.index(W))
-    tma.store_wait(0)
+        matrix(v_s.index(W)).store(dv.to(dv_desc.dtype))
+        fence_async_shared()
+        tma_store(dv_desc, [b, hk, first_key, 0], v_s.index(W))
+        dk = (dk * scale).to(dk_desc.dtype)
+        mbarrier.wait(done.index((i - 1) % STAGES), ((i - 1) // STAGES) & 1)
+        matrix(k_s.index(W)).store(dk)
+        fence_async_shared()
+        tma_store(dk_desc, [b, hk, first_key, 0], k_s.index(W))
+        t = next_ticket(tile_s, n)
+        tma.store_wait(0)
+        mbarrier.arrive(kv_empty)
+        n += 1
+    round_queries(sums, turn_ptr, next_ptr + 1, sizes, scale, BLOCK_M, D, CAUSAL)
 
 
 # ## The kernel
@@ -353,6 +430,7 @@ def attention_backward_kernel(
     q_desc, do_desc, k_desc, v_desc,  # of (B, H, T, D), or Hk and S for k and v
     dq_desc, dk_desc, dv_desc,  # the same; dq is float32, and isn't scaled yet
     lse2_ptr, delta_ptr, turn_ptr, next_ptr,  # as above
+    sums,  # pointers to the memory of dq_desc and to dq, (B, H, T, D), contiguous, and T
     sizes, scale, D: gl.constexpr, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, RAGGED: gl.constexpr,
 ):  # fmt: skip
@@ -367,38 +445,41 @@ def attention_backward_kernel(
     dq_s = gl.allocate_shared_memory(gl.float32, [2] + dq_desc.block_type.shape, dq_desc.layout)
     lse2_s = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_M], row_layout)
     delta_s = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_M], row_layout)
-    k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    tile_s = gl.allocate_shared_memory(gl.int32, [STAGES + 2, 1], row_layout)
+    kv_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    kv_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     done = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     ds_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     dq_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    mbarrier.init(k_full, count=1)
-    mbarrier.init(v_full, count=1)
+    mbarrier.init(kv_full, count=1)
+    mbarrier.init(kv_empty, count=2)
     mbarrier.init(ds_full, count=2)
     mbarrier.init(dq_empty, count=1)
     for s in gl.static_range(STAGES):
         mbarrier.init(full.index(s), count=1)
         mbarrier.init(done.index(s), count=2)
-    bufs = (q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s)
-    bars = (k_full, v_full, full, done, ds_full, dq_empty)
-    at = place(gl.atomic_add(next_ptr, 1), sizes, HEADS, BLOCK_M, CAUSAL)
+    bufs = (q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s, tile_s)
+    bars = (kv_full, kv_empty, full, done, ds_full, dq_empty)
+    t = gl.atomic_add(next_ptr, 1)
     # Two sums, two tiles of scores and a part of dQ: a thread of the groups needs all the 240 registers.
     gl.warp_specialize([
-        (gradient_partition, (dk_desc, dv_desc, bufs, bars, at, sizes, scale, 0, BLOCK_M, D, STAGES, CAUSAL, RAGGED)),
-        (gradient_partition, (dk_desc, dv_desc, bufs, bars, at, sizes, scale, 1, BLOCK_M, D, STAGES, CAUSAL, RAGGED)),
-        (load_partition, ((q_desc, do_desc, k_desc, v_desc), lse2_ptr, delta_ptr, bufs, bars, at, sizes, BLOCK_M,
-                          STAGES)),
-        (sum_partition, (dq_desc, turn_ptr, bufs, bars, at, sizes, BLOCK_M, D, STAGES)),
+        (gradient_partition, (dk_desc, dv_desc, sums, turn_ptr, next_ptr, t, bufs, bars, sizes, scale, 0, HEADS,
+                              BLOCK_M, D, STAGES, CAUSAL, RAGGED)),
+        (gradient_partition, (dk_desc, dv_desc, sums, turn_ptr, next_ptr, t, bufs, bars, sizes, scale, 1, HEADS,
+                              BLOCK_M, D, STAGES, CAUSAL, RAGGED)),
+        (load_partition, ((q_desc, do_desc, k_desc, v_desc), lse2_ptr, delta_ptr, next_ptr, t, bufs, bars, sizes,
+                          HEADS, BLOCK_M, STAGES, CAUSAL)),
+        (sum_partition, (dq_desc, turn_ptr, t, bufs, bars, sizes, HEADS, BLOCK_M, D, STAGES, CAUSAL)),
     ], [4, 1, 1], [240, 24, 24])  # fmt: skip
 
 
 # ## The launcher
 #
 # Heads of 64 numbers have half as large sums, and room for tiles of 128 queries. What fills shared memory decides how
-# many stages there are. Under a causal mask as many heads are done at a time as fit in L2. Without one two are best: we
-# measured it, and don't know why.
-TILES = {64: (128, 2), 128: (64, 3)}
+# many stages there are. Under a causal mask as many heads are done at a time as fit in L2. Without one two are best, or
+# four of 64 numbers: we measured it, and don't know why.
+TILES = {64: (128, 2, 4), 128: (64, 3, 2)}
 
 
 def attention_backward(
@@ -417,24 +498,23 @@ def attention_backward(
     if not (B and H and T and S):
         return dq.zero_(), dk.zero_(), dv.zero_(), None
     device.require("gluon", "flash_attention", q.device.index)
-    queries, stages = TILES[64 if D <= 64 else 128]
+    queries, stages, heads = TILES[64 if D <= 64 else 128]
     BLOCK_M, STAGES = BLOCK_M or queries, STAGES or stages
     tiles_m, tiles_n = triton.cdiv(T, BLOCK_M), triton.cdiv(S, 128)
     lse2, delta = torch.empty((2, B, H, tiles_m * BLOCK_M), dtype=torch.float32, device=q.device)
-    turn = torch.empty((B * H * tiles_m + 1,), dtype=torch.int32, device=q.device)
+    turn = torch.empty((B * H * tiles_m + 2,), dtype=torch.int32, device=q.device)
     sums = torch.empty((B, H, T, D), dtype=torch.float32, device=q.device)
     row_numbers_kernel[(tiles_m, B * H)](
         (o, o.stride()), (do, do.stride()), (dlse, (0, 0, 0) if dlse is None else dlse.stride()),
-        lse.contiguous(), lse2, delta, turn, turn[-1:], H, T, D=D, BLOCK_M=BLOCK_M, num_warps=4,
+        lse.contiguous(), lse2, delta, turn, turn[-2:], H, T, D=D, BLOCK_M=BLOCK_M, num_warps=4,
     )  # fmt: skip
-    attention_backward_kernel[(tiles_n * B * Hk,)](
+    attention_backward_kernel[(programs(tiles_n * B * Hk, q.device.index),)](
         *(described(x, [1, 1, BLOCK_M, D]) for x in (q, do)), *(described(x, [1, 1, 64, D]) for x in (k, v)),
         described(sums, [1, 1, BLOCK_M, D // 2]), *(described(x, [1, 1, 64, D]) for x in (dk, dv)),
-        lse2, delta, turn, turn[-1:], (B * Hk, Hk, H // Hk, tiles_m, tiles_n, S), float(options.scale), D=D,
-        HEADS=HEADS or (heads_at_a_time(T, q) if causal else 2), BLOCK_M=BLOCK_M, STAGES=STAGES, CAUSAL=causal,
+        lse2, delta, turn, turn[-2:], (sums, dq, T), (B * Hk, Hk, H // Hk, tiles_m, tiles_n, S), float(options.scale),
+        D=D, HEADS=HEADS or (heads_at_a_time(T, q) if causal else heads), BLOCK_M=BLOCK_M, STAGES=STAGES, CAUSAL=causal,
         RAGGED=S % 128 > 0, num_warps=4,
     )  # fmt: skip
-    torch.mul(sums, options.scale, out=dq)
     return dq, dk, dv, None
 
 

@@ -261,3 +261,47 @@ def attention_step():
         f"this one are issued together, {busy[1]} %. With a second group beside it, {busy[2]} %.",
         panels,
     )
+
+
+def _sums(keys: int, queries: int, step: int, add: int) -> list[list[tuple[int, int, int, int, int]]]:
+    """For each tile of keys, of each step: its tile of queries; when it begins and ends, when it begins to add and ends."""
+    added: dict[int, int] = {}
+    lanes = []
+    for _ in range(keys):
+        computed = free = 0
+        lane = []
+        for m in reversed(range(queries)):
+            begun, computed = computed, max(computed + step, free)  # one buffer, which the last sum must have left
+            adds = max(computed, added.get(m, 0))
+            added[m] = free = adds + add
+            lane.append((m, begun, computed, adds, free))
+        lanes.append(lane)
+    return lanes
+
+
+@picture
+def sums_in_turn():
+    keys, queries, step, add = 4, 5, 6, 2
+    lanes = _sums(keys, queries, step, add)
+    scale = 356 / lanes[-1][-1][4]
+    panel = Panel(20 + 60 * keys)
+    for j, lane in enumerate(lanes):
+        top = 14 + 60 * j
+        panel.text(0, top, f"tile of keys {j}", "small")
+        for m, begun, computed, adds, free in lane:
+            panel.box(begun * scale, top + 6, (computed - begun) * scale, 18, "b", str(m))
+            if adds > computed:
+                panel.box(computed * scale, top + 26, (adds - computed) * scale, 14, "r")
+            panel.box(adds * scale, top + 26, (free - adds) * scale, 14, "a")
+    ends = [lane[-1][2] for lane in lanes]
+    late = [end - queries * step for end in ends]
+    waits = [lane[0][3] - lane[0][2] for lane in lanes]
+    return Picture(
+        f"{keys} programs that begin at the same time. Blue: a step, with the number of its tile of queries. Amber: the copy unit "
+        "adds its part of dQ. Red: that waits for its turn, while the next step is already being computed. "
+        f"Times are made up: a step takes {step}, an addition {add}.",
+        f"{keys} lanes of {queries} steps, from tile of queries {queries - 1} down to 0. The first sums wait "
+        f"{', '.join(map(str, waits[:-1]))} and {waits[-1]} units of time for their turn. The last steps end at "
+        f"{', '.join(map(str, ends[:-1]))} and {ends[-1]}: the waits cost the steps {sum(late)} units in all.",
+        [panel],
+    )

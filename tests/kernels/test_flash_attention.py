@@ -222,6 +222,12 @@ def test_reference_is_pytorchs_math_attention(T, S, causal):
     )
 
 
+def test_reference_gradcheck():
+    call = functools.partial(lesson.flash_attention_reference, causal=True, softcap=2.0, return_lse=True)
+    inputs = tensors(H=2, Hk=1, T=3, S=4, D=2, sinks=True)
+    harness.assert_reference_gradcheck(lambda q, k, v, sinks: call(q, k, v, sinks=sinks), *inputs.values())
+
+
 # ---------------------------------------------------------------- values and gradients
 
 
@@ -432,8 +438,11 @@ def test_more_than_2_to_the_31_elements(module):
 
 @pytest.mark.gpu
 def test_nothing_else_grows_with_the_length(module):
-    """Forward keeps o and lse; backward adds one number a row and the gradients."""
+    """Forward keeps o and lse. Backward adds the gradients and a number a row; below Triton two, and float32 sums of dQ."""
     T, D = 8192, 64
+    bytes_of_a_row = 2 * 4 * D + 4 * 2
+    if module is fast and device.has("gluon"):
+        bytes_of_a_row += 4 * D + 4
     inputs = [torch.randn(1, 4, T, D, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -441,7 +450,7 @@ def test_nothing_else_grows_with_the_length(module):
     o = module.flash_attention(*inputs, causal=True)
     assert torch.cuda.max_memory_allocated() - before <= (2 * D + 4) * 4 * T + 2**20
     torch.autograd.grad(o, inputs, o.detach())
-    assert torch.cuda.max_memory_allocated() - before <= (2 * 5 * D + 8) * 4 * T + 2**20
+    assert torch.cuda.max_memory_allocated() - before <= bytes_of_a_row * 4 * T + 2**20
 
 
 # ---------------------------------------------------------------- varlen

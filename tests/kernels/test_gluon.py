@@ -71,12 +71,14 @@ def check_attention(module, seeds=(0, 1), BLOCK_N=32):
 
 
 def check_gradients(module, seeds=(0, 1)):
-    """gluon.flash_attention_backward: more steps than buffers, tails, heads that share keys, with and without dlse."""
+    """gluon.flash_attention_backward: more steps than buffers, tails, heads that share keys, with and without dlse; and
+    more tiles of keys, of one step each, than places for tickets."""
+    sizes = (2, 1, 136, 136, True, True), (2, 1, 70, 200, False, False), (5, 5, 40, 40, True, False)
     for seed in seeds:
         with schedule(seed):
-            for T, S, causal, dlse in (136, 136, True, True), (70, 200, False, False):
-                q, k, v = drawn(1, 2, T, 16), drawn(1, 1, S, 16), drawn(1, 1, S, 16)
-                up = drawn(1, 2, T, 16), drawn(1, 2, T, dtype=torch.float32) if dlse else None
+            for H, Hk, T, S, causal, dlse in sizes:
+                q, k, v = drawn(1, H, T, 16), drawn(1, Hk, S, 16), drawn(1, Hk, S, 16)
+                up = drawn(1, H, T, 16), drawn(1, H, T, dtype=torch.float32) if dlse else None
                 assert_gradients(module, q, k, v, *up, causal, BLOCK_M=64, STAGES=2)
 
 
@@ -229,19 +231,19 @@ def test_attention_of_tokens_before_heads_and_of_rows_that_no_descriptor_fits():
 
 #: Edits that no wait is a part of, which change values: each must show.
 WRONG_GRADIENTS = [
-    mutants.Mutant(
-        "no mask on the diagonal", "masked = first_query < first_key + 63", "masked = first_query < first_key"
-    ),
+    mutants.Mutant("no mask on the diagonal", "gl.cdiv(first_key + 63, BLOCK_M)", "gl.cdiv(first_key, BLOCK_M)"),
     mutants.Mutant("the first tile of the diagonal only", "first_key + 63", "j * 128 + 1"),
     mutants.Mutant("keys past the last", "masked: gl.constexpr = RAGGED", "masked: gl.constexpr = False"),
     mutants.Mutant("the key of the query itself hidden", "keys <= queries", "keys < queries"),
     mutants.Mutant("dK without the scale", "(dk * scale).to", "dk.to"),
-    mutants.Mutant("dQ without the scale", "torch.mul(sums, options.scale, out=dq)", "torch.mul(sums, 1.0, out=dq)"),
+    mutants.Mutant("dQ without the scale", "mask=inside, other=0.0) * scale", "mask=inside, other=0.0)"),
+    mutants.Mutant("dQ rounded before the last keys are in", "adders = m * BLOCK_M // 128 + 1", "adders = 1"),
     mutants.Mutant("no gradient of the log-sum-exp", "if dlse_ptr is not None:", "if False:"),
     mutants.Mutant(
         "the halves of dQ exchanged", "slice(W * HALF, HALF, 1)\n    k1", "slice((1 - W) * HALF, HALF, 1)\n    k1"
     ),
-    mutants.Mutant("always the first head", "h = hk * group + i % group", "h = hk * group"),
+    mutants.Mutant("always the first head", "h = hk * group + step % group", "h = hk * group"),
+    mutants.Mutant("a place too few for tickets", "gl.int32, [STAGES + 2, 1]", "gl.int32, [STAGES + 1, 1]"),
     mutants.Mutant("the first keys add", "if j == 0:", "if j < 0:"),
     mutants.Mutant("the next keys store", "if j == 0:", "if j <= 1:"),
 ]
