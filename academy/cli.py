@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from academy.textfiles import read_text
 
 if TYPE_CHECKING:
+    from academy.formulas.comparing.result import Result
     from academy.formulas.project import Project
 
 #: Modules of the subcommands that parse their own options.
@@ -125,9 +126,9 @@ def _parser() -> argparse.ArgumentParser:
 def _check(arguments: argparse.Namespace) -> int:
     from academy import practice
     from academy.book import operations, problems
-    from academy.book.layout import ROOT
     from academy.formulas import verify
-    from academy.results import ladder, store
+    from academy.formulas.comparing.result import Result
+    from academy.judge.process import WORKERS
     from academy.traces import faults
 
     _existing(arguments.files)
@@ -136,23 +137,48 @@ def _check(arguments: argparse.Namespace) -> int:
     known = project.checked_files() if project else []
     own = [file for file in arguments.files if file.resolve() not in known and practice.is_kernel_file(file)]
     rest = [file for file in arguments.files if file not in own]
-    found, summary, files = practice.lint(None, None, own), "", list[Path]() if own else None
+    found, result, files = practice.lint(None, None, own), Result(), list[Path]() if own else None
     if project and (rest or not own):
         files = _checked(rest, known, "derivations, kernels, their cases, and the pages under docs")
         wrong = verify.syntax_errors(files)
         if not wrong:
-            result = verify.run(files, [partial(practice.lint, project.root, files)])
-            wrong = [*result.problems, *faults.in_files(files)]
-            wrong += project.among(files, operations.incomplete(project.root))
-            summary = result.summary()
+            # Half of the processes wait for such as record.
+            beside: list[Callable[[], Result]] = [partial(_practised, project.root, files)]
+            beside += [partial(_recorded, share) for share in faults.shares(files, max(WORKERS // 2, 1))]
+            beside += [_stale] if files is None else []
+            result = verify.run(files, beside)
+            wrong = result.problems + project.among(files, operations.incomplete(project.root))
+            result.notes.insert(0, result.summary())
         found += wrong
     status = problems.report(found)
-    # Stale results are mentioned but aren't failures: whoever edits a kernel may not have the GPU to measure it on.
-    notes = [summary] if files is not None or found else [summary, store.stale_note(ROOT), ladder.stale_note(ROOT)]
     number = len(set(found))
     verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")
+    notes = result.notes[:1] if found else result.notes
     print(*filter(None, notes), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")
     return status
+
+
+def _recorded(files: list[Path]) -> Result:
+    from academy.formulas.comparing.result import Result
+    from academy.traces import faults
+
+    return Result(faults.in_files(files))
+
+
+def _practised(root: Path, files: list[Path] | None) -> Result:
+    from academy import practice
+    from academy.formulas.comparing.result import Result
+
+    return Result(practice.lint(root, files))
+
+
+def _stale() -> Result:
+    """Stale results are mentioned but aren't failures: whoever edits a kernel may not have the GPU to measure it on."""
+    from academy.book.layout import ROOT
+    from academy.formulas.comparing.result import Result
+    from academy.results import ladder, store
+
+    return Result(notes=[store.stale_note(ROOT), ladder.stale_note(ROOT)])
 
 
 def _project(files: list[Path]) -> Project | None:

@@ -1,5 +1,7 @@
 """What every test shares: where kernels run, and memory that is poisoned before anybody writes to it."""
 
+import gc
+
 import pytest
 import torch
 
@@ -32,6 +34,10 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device: the interpreter can't show it"))
+
+
+def pytest_collection_finish():
+    gc.freeze()  # tests and modules stay, so that no collection need look at them
 
 
 def pytest_terminal_summary(terminalreporter):

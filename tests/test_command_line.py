@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,15 @@ def test_progress_counts(capsys, monkeypatch):
     with progress.bar(console, threads=False) as shown:
         shown.update(shown.add_task("checking", total=3), advance=1, refresh=True)
     assert "checking" in (said := capsys.readouterr().out) and "1/3" in said
+
+
+def test_a_file_gets_a_line_of_progress_at_once_and_every_ten_seconds(capsys, monkeypatch):
+    now = iter([0.0, 4.0, 11.0, 11.0, 20.0])
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: next(now)))
+    with progress.counting("checking", 3) as done:
+        assert capsys.readouterr() == ("", "checking: 3 parts\n")
+        done(), done(), done()
+    assert capsys.readouterr() == ("", "checking: 2 of 3 parts\n")
 
 
 def test_security_names_every_command_that_executes_a_file():

@@ -115,8 +115,7 @@ class Checker:
             out = eager.function(**eager.inputs)
         self.upstream = upstream_of(out) if eager.wanted else None
         self.pytorch = sampled(eager.results(self.upstream))
-        double = {n: v.double() if _is_float(v) else v for n, v in inputs.items()}
-        exact = Call(variant.reference, double, variant)
+        exact = Call(variant.reference, in_float64(inputs), variant)
         self.exact = sampled(exact.results(each(torch.Tensor.double, self.upstream)))
 
     def problem(self, call: Call) -> str | None:
@@ -126,6 +125,10 @@ class Checker:
             if wrong:
                 return f"{name}: {wrong}"
         return None
+
+
+def in_float64(inputs: dict) -> dict:
+    return {name: value.double() if _is_float(value) else value for name, value in inputs.items()}
 
 
 def sampled(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import groupby
-from operator import attrgetter, call
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,13 @@ from academy.formulas.comparing.result import Result
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.judge.process import in_parallel
-from academy.progress import bar
+from academy.progress import counting
 
 
-def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], list[Problem]]] = ()) -> Result:
+def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Result]] = ()) -> Result:
     """Check `files`, or the whole project.
 
-    beside: other checks, for which there is room in the same processes; what they find is in the result.
+    beside: other checks, which go first in the same processes; what they find is in the result.
 
     Derivations: equations and kernels. Case files: the same for their derivation. Kernel files: the same for the
     derivations whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
@@ -46,14 +45,15 @@ def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], list[
         if chosen is None or path in chosen:
             result.problems += coverage.uncovered_module(project, path, everything)
     tags = {tag for page in pages for tag in page.tags()}
-    jobs: list[Callable[[], Result]] = [partial(_beside, check) for check in beside]
-    jobs += [partial(citations.check, project, chosen, tags), *(partial(_equations, page) for page in wanted)]
-    jobs += [partial(_kernels, same, project) for page in wanted for same in _by_case(found.get(page.path, []))]
+    # What takes longest goes first, so that all processes have work to the end.
+    jobs: list[Callable[[], Result]] = [*beside, partial(citations.check, project, chosen, tags)]
+    cases = [found[page.path] for page in wanted if page.path in found]
+    jobs += [partial(_kernels, each, project) for each in sorted(cases, key=len, reverse=True)]
+    jobs += [partial(_equations, page) for page in wanted]
     torch.func.jacrev(torch.sin)(torch.ones(()))  # imports PyTorch's compiler, which each process would do by itself
     # In processes: a crash takes nothing else with it.
-    with bar(threads=False) as progress:
-        task = progress.add_task("checking", total=len(jobs))
-        for part in in_parallel(call, jobs, lambda: progress.update(task, advance=1, refresh=True)):
+    with counting("checking", len(jobs)) as done:
+        for part in in_parallel(call, jobs, done):
             result.add(part)
     result.exempt += [str(page.path) for page in wanted if page.path not in found]
     result.counts["pages"] += len(wanted)
@@ -97,25 +97,19 @@ def _touches(page: Page, found: dict, chosen: list[Path], project: Project) -> b
     return not set(files).isdisjoint(chosen)
 
 
-def _by_case(comparisons: list[Comparison]) -> list[list[Comparison]]:
-    """Those of each case together: what PyTorch and the formulas give is the same for a lesson and its fast version."""
-    return [list(same) for _, same in groupby(comparisons, attrgetter("case"))]
-
-
-# ---------------------------------------------------------------- one page or case, in a process of its own
-def _beside(check: Callable[[], list[Problem]]) -> Result:
-    return Result(check())
-
-
+# ---------------------------------------------------------------- one page, in a process of its own
 def _equations(page: Page) -> Result:
     torch.set_num_threads(1)
     return Result([error.problem for error in equations.problems(page)], Counter(page.summary()))
 
 
 def _kernels(comparisons: list[Comparison], project: Project) -> Result:
+    """In one process for all cases of a page, so that its kernels are imported and rewritten there only."""
     torch.set_num_threads(1)
-    result, memo = Result(), dict[tuple, Any]()
+    result, memo, case = Result(), dict[tuple, Any](), ""
     for comparison in comparisons:
+        if comparison.case != case:  # what PyTorch and the formulas give is the same for a lesson and its fast version
+            memo, case = {}, comparison.case
         try:
             module = project.module(comparison.module)
         except (ImportError, SyntaxError) as error:

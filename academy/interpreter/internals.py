@@ -26,6 +26,7 @@ _LANGUAGE_NAMES = "base_type block_type dtype pointer_type tensor tuple".split()
 _SEMANTIC_METHODS = "binary_op_type_checking_impl broadcast_impl_value cast to_tensor".split()
 _OPERATIONS = [("ReduceOps", "generic_reduce"), ("ScanOps", "generic_scan"), ("ScanOps", "cumsum")]
 _OPERATIONS += [("ScanOps", "cumprod"), ("ReduceScanOpInterface", "apply"), ("InterpretedFunction", "run")]
+_OPERATIONS += [("GridExecutor", "_init_args_hst"), ("GridExecutor", "_restore_args_dev")]
 
 
 class UnknownInterpreter(RuntimeError):

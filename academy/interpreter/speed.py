@@ -6,7 +6,9 @@ import dataclasses
 import functools
 import inspect
 import linecache
+import operator
 
+import torch
 import triton.language as tl
 from triton.language import semantic
 from triton.runtime import interpreter
@@ -81,6 +83,7 @@ def quicken() -> None:
     moves.quicken_casts()
     _pass_tensors()
     _compare_quickly()
+    _leave_arguments()
 
 
 def _file_line(rewriter) -> tuple[str, int]:
@@ -120,6 +123,36 @@ def _pass_tensors() -> None:
         return x if type(x) is tl.tensor else original_to_tensor(self, x, *args, **kwargs)
 
     owner.to_tensor = to_tensor
+
+
+def _leave_arguments() -> None:
+    """Tensors of a CPU go to a kernel as they are. For each launch, the interpreter makes a tensor over the same memory
+    of every argument, and copies that memory onto itself afterwards."""
+    owner = interpreter.GridExecutor
+    original_to, original_from = owner._init_args_hst, owner._restore_args_dev
+
+    @functools.wraps(original_to)
+    def to_host(self, args, kwargs):
+        if all(map(_is_plain, (*args, *kwargs.values()))):
+            return [*args], dict(kwargs)
+        return original_to(self, args, kwargs)
+
+    @functools.wraps(original_from)
+    def from_host(self, args, args_hst, kwargs, kwargs_hst):
+        # A recorder hands a kernel copies.
+        if any(map(operator.is_not, (*args, *kwargs.values()), (*args_hst, *kwargs_hst.values()))):
+            original_from(self, args, args_hst, kwargs, kwargs_hst)
+
+    owner._init_args_hst, owner._restore_args_dev = to_host, from_host
+
+
+def _is_plain(value) -> bool:
+    """Whether it is a number, or a tensor that a kernel can take as it is. (A descriptor has a `base`.)"""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    if not hasattr(value, "data_ptr"):
+        return not hasattr(value, "base")
+    return type(value) is torch.Tensor and value.device.type == "cpu" and not value.requires_grad
 
 
 def _compare_quickly() -> None:

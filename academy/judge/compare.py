@@ -93,8 +93,3 @@ def assert_gradient_penalty_raises(function: Callable, inputs: dict[str, torch.T
                 assert "once_differentiable" in str(error), error
             else:
                 raise AssertionError("a gradient penalty silently lost its term")
-
-
-def assert_reference_gradcheck(reference: Callable, *inputs: torch.Tensor) -> None:
-    """The reference's own gradient agrees with finite differences in float64."""
-    assert torch.autograd.gradcheck(reference, [v.double().requires_grad_() for v in inputs])

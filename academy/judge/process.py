@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import math
 import multiprocessing
 import os
@@ -70,11 +71,16 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
     torch.set_num_threads(1)
     with contextlib.ExitStack() as ends:
         with undisturbed():
-            pool = ends.enter_context(context().Pool(workers, initializer=leave_signals))
+            pool = ends.enter_context(context().Pool(workers, initializer=_begin))
         for result in pool.imap(function, jobs, chunksize=1):
             results.append(result)
             done()
     return results
+
+
+def _begin() -> None:
+    leave_signals()
+    gc.freeze()  # what was there before the fork stays, so that no collection need look at it
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)

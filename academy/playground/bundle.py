@@ -1,9 +1,10 @@
 """What the site serves for the playground, besides the scripts in static/: the runtime, each file under a name that
 holds its digest, and `runtime.json`, which names them.
 
-Such a file never changes, so the browser keeps it. A new version of a lesson changes one file, `academy.zip`, which is
-compressed as a whole: its files are like one another, so that takes a quarter less than each by itself. Digests are
-of what a file holds: some hosts inflate a .gz file on the way.
+Such a file never changes, so the browser keeps it. A new version of a lesson changes one file, `academy.zip`. Archives
+are compressed as a whole: files that are like one another take less together, `academy.zip` by a quarter, and Python
+need not inflate each module that it imports. Digests are of what a file holds: some hosts inflate a .gz file on its
+way.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _VENDORED = {
     )
 }
 #: Served as .gz; the worker inflates them.
-_INFLATED = ("pyodide.asm.wasm", "pyodide.asm.mjs", "academy.zip")
+_INFLATED = ("pyodide.asm.wasm", "pyodide.asm.mjs", "python_stdlib.zip", "numpy.zip", "triton.zip", "academy.zip")
 #: What of academy runs in the browser.
 _ACADEMY = [
     "academy/*.py",
@@ -53,7 +54,7 @@ _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 
 def published(root: Path = ROOT) -> dict[str, bytes]:
     """Each file and its content, by its place under assets/playground."""
-    files = {name: path.read_bytes() for name, path in _VENDORED.items()} | {"academy.zip": _smaller(academy(root))}
+    files = {name: _vendored(path) for name, path in _VENDORED.items()} | {"academy.zip": _smaller(academy(root))}
     placed, digests = {}, {}
     for name, content in files.items():
         packed = ".gz" if name in _INFLATED else ""
@@ -87,6 +88,15 @@ def academy(root: Path) -> bytes:
     entries["triton/_C/libtriton.py"] = (RUNTIME / "libtriton.py").read_bytes()
     entries["academy/playground/__init__.py"] = entries["academy/compiler/__init__.py"] = b""
     return _packed(tuple(entries.items()))
+
+
+@lru_cache(maxsize=8)
+def _vendored(path: Path) -> bytes:
+    if path.suffix != ".zip":
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    return gzip.compress(zipped(entries, zipfile.ZIP_STORED), 9, mtime=0)
 
 
 @lru_cache(maxsize=2)

@@ -71,6 +71,11 @@ def markdown(module: Module, title: str) -> list[tuple[int, str]]:
     return [*out, (0, ""), (0, MARKER.format(len(module.rows) + 1)), (0, "")]
 
 
+def _breakable(path: str) -> Markup:
+    """A path whose lines end after a slash, where they have to."""
+    return Markup("/<wbr />").join(path.split("/"))
+
+
 def google_sections(note: Text) -> Text:
     """`Args:` and its kind, with their indented entries, as Markdown lists."""
     out: list[tuple[int, str]] = []
@@ -122,8 +127,8 @@ class KernelPage:
         intro.extend(each for each in groups[0] if each not in list(side))
         operations = self.index.operations_of(module.path)
         paths = dict.fromkeys(each.tests for each in operations if each.tests)
-        tests = Markup().join(Markup(TESTS).format(blob=self.blob(path), path=path) for path in paths)
-        side.append(element(CARD, path=module.path, blob=self.blob(module.path), tests=tests))
+        tests = Markup().join(Markup(TESTS).format(blob=self.blob(path), path=_breakable(path)) for path in paths)
+        side.append(element(CARD, path=_breakable(module.path), blob=self.blob(module.path), tests=tests))
         bar = element(BAR, path=module.path, where=project_parts.no_run() or module.path)
         file = Element("div", {"class": "k-file", "data-path": module.path})
         if panel := project_parts.recorded_run(module.path)[0]:

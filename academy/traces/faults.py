@@ -29,14 +29,17 @@ HIDDEN = (
 )
 
 
-def in_files(paths: Iterable[str | Path] | None = None) -> list[Problem]:
-    """Everything wrong with the quoted numbers and the recorded runs of kernel files; empty if all is well.
+def shares(paths: Iterable[Path] | None, number: int) -> list[list[Path]]:
+    """The kernel files among `paths` (None: all of `annotated_examples`) that have an EXAMPLE, as at most so many
+    lists, each for a process that calls `in_files`."""
+    files = store.kernel_files() if paths is None else [path.resolve() for path in paths if path.suffix == ".py"]
+    files = [path for path in files if store.has_example(path)]
+    return [files[first::number] for first in range(min(number, len(files)))]
 
-    paths: files (others than kernel files with an EXAMPLE are passed over); None for all of `annotated_examples`.
-    """
-    files = store.kernel_files() if paths is None else [Path(path).resolve() for path in paths]
-    files = [path for path in files if path.suffix == ".py" and store.has_example(path)]
-    return [p for path, recording in store.load(files).items() for p in of_recording(path, recording)]
+
+def in_files(paths: list[Path]) -> list[Problem]:
+    """Everything wrong with the quoted numbers and the recorded runs of kernel files; empty if all is well."""
+    return [p for path, recording in store.load(paths, processes=1).items() for p in of_recording(path, recording)]
 
 
 def of_recording(path: Path, recording: Recording, quoted: bool = True) -> list[Problem]:

@@ -43,15 +43,17 @@ def has_example(path: Path) -> bool:
     return any(isinstance(node, ast.FunctionDef) and node.name == "EXAMPLE" for node in _parsed(path).body)
 
 
-def load(paths: Iterable[Path], again: bool = False) -> dict[Path, Recording]:
-    """The recording of each file: the kept one, unless `again`, else made now, those of many files in a few processes.
+def load(paths: Iterable[Path], again: bool = False, processes: int = 0) -> dict[Path, Recording]:
+    """The recording of each file: the kept one, unless `again`, else made now, those of many files in a few processes
+    (at most `processes`, if given).
 
     A file that the process dies on (a kernel can crash it) has a recording that says so, and which is not kept.
     """
     keys = {path.resolve(): _key(path.resolve()) for path in map(Path, paths)}
     found = {path: None if again else _kept(path, key) for path, key in keys.items()}
     missing = [path for path, data in found.items() if data is None]
-    shares = min(os.cpu_count() or 1, MOST_PROCESSES, -(-len(missing) // FILES_A_PROCESS))
+    most = processes or min(os.cpu_count() or 1, MOST_PROCESSES)
+    shares = min(most, -(-len(missing) // FILES_A_PROCESS))
     with ThreadPoolExecutor(max(shares, 1)) as pool:
         for made, reasons in pool.map(_all_recorded, [missing[share::shares] for share in range(shares)]):
             for path, data in made.items():
@@ -149,12 +151,16 @@ def _record(paths: list[Path]) -> tuple[list[dict], str]:
     jobs = json.dumps([{"path": str(path), "files": [str(file) for file in built_on(path)]} for path in paths])
     python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path}
-    command = [sys.executable, "-m", "academy.traces.worker"]  # `-m` looks for academy in `cwd` first
-    options: dict = dict(capture_output=True, env=environment, cwd=ROOT, timeout=_SECONDS)
+    theirs, ours = os.pipe()  # it sees how this process ends, also where that is killed
+    command = [sys.executable, "-m", "academy.traces.worker", str(theirs)]  # `-m` looks for academy in `cwd` first
+    options: dict = dict(capture_output=True, env=environment, cwd=ROOT, timeout=_SECONDS, pass_fds=[theirs])
     try:
         finished = subprocess.run(command, input=jobs.encode(), **options)
         out, said = finished.stdout, finished.stderr.decode(errors="replace").strip()[-800:]
         reason = f"the recording process ended with status {finished.returncode}: {' '.join(said.split())}"
     except subprocess.TimeoutExpired as error:
         out, reason = error.stdout or b"", f"recording took longer than {_SECONDS} s"
+    finally:
+        os.close(theirs)
+        os.close(ours)
     return [json.loads(line) for line in out.split(b"\n")[:-1]], reason

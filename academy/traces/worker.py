@@ -1,14 +1,19 @@
-"""Record kernel files: `python -m academy.traces.worker`, started by `academy.traces.store` with its jobs on stdin."""
+"""Record kernel files: `python -m academy.traces.worker PIPE`, as `academy.traces.store` starts it, with jobs on stdin.
+
+PIPE: number of the end of a pipe whose other end is held by the process that waits for this one.
+"""
 
 # ruff: noqa: I001  academy.device must come before triton
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -148,8 +153,16 @@ def _cause(error: BaseException | None, recorder: Recorder) -> str:
     return proof.wrong_stride(recorder.launches[number], error.touch.argument, error.line, error.touch)
 
 
+def _end_with(pipe: int) -> None:
+    """Nobody waits for what a process records whose own has been killed."""
+    os.read(pipe, 1)
+    os._exit(1)
+
+
 def main() -> None:
+    threading.Thread(target=_end_with, args=[int(sys.argv[1])], daemon=True).start()
     torch.set_num_threads(1)
+    gc.freeze()  # what was imported stays
     out = os.fdopen(os.dup(1), "w")  # results alone: what anything else prints goes to stderr
     os.dup2(2, 1)
     for job in json.load(sys.stdin):

@@ -4,7 +4,12 @@ import math
 
 from draw import Panel, Picture, picture
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 FORMATS = (("MXFP8", 32, 8, "8 bits of exponent"), ("MXFP4", 32, 4, "8 bits of exponent"), ("NVFP4", 16, 4, "e4m3"))
+
+
+def power_of_two(exponent: int) -> str:
+    return f"2{str(exponent).translate(RAISED)}"
 
 
 @picture
@@ -126,7 +131,7 @@ def lines():
         panel.text(40, y + 18, f"{len(numbers)} numbers, {high / low:,.0f} to one", "small")
         words.append(f"{name} has {len(numbers)}, from {low:.3g} to {high:g}, {high / low:,.0f} to one")
     for exponent in (-16, -8, 0, 8, 15):
-        panel.text(at(2.0**exponent), 216, f"2^{exponent}", "small", "middle")
+        panel.text(at(2.0**exponent), 216, power_of_two(exponent), "small", "middle")
     return Picture(
         "Every number above zero. Each power of two has as many numbers as the one before, down to where they are equally far apart "
         "and end.",
@@ -161,11 +166,10 @@ def survivors():
         panel.text(0, y + 14, name, "small")
         lost = (numbers[:, 1] == 0).tolist()
         panel.cells(52, y, 1, len(ratios), (14, 20), lambda r, c, lost=lost: "a" if lost[c] else "b")
-        words.append(
-            f"in {name} " + (f"up to 2^{lost.index(True) - 1}" if True in lost else f"beyond 2^{len(lost) - 1}")
-        )
+        last = power_of_two((lost.index(True) if True in lost else len(lost)) - 1)
+        words.append(f"in {name} {'up to' if True in lost else 'beyond'} {last}")
     for power in (0, 5, 10, 15, 20):
-        panel.text(at(power) + 7, 168, f"2^{power}", "small", "middle")
+        panel.text(at(power) + 7, 168, power_of_two(power), "small", "middle")
     panel.text(52, 188, "times smaller; amber becomes zero", "small")
     return Picture(
         "A group has one scale, set by its largest element. If another is smaller by too many powers of two, nothing "

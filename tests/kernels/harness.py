@@ -23,7 +23,6 @@ from academy import device
 from academy.judge.compare import (  # noqa: F401
     assert_bitwise_repeatable,
     assert_gradient_penalty_raises,
-    assert_reference_gradcheck,
     assert_right,
     gradients,
     leaf,

@@ -315,11 +315,6 @@ def test_empty(module, shape):
         assert torch.equal(final, inputs["initial_state"]) and (inputs["initial_state"].grad == 1).all()
 
 
-def test_second_derivative_raises(module):
-    call = lambda **inputs: module.causal_conv1d(**inputs, activation="silu")  # noqa: E731
-    harness.assert_gradient_penalty_raises(call, everything(1, 5, 2))
-
-
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [

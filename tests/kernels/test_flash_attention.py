@@ -222,12 +222,6 @@ def test_reference_is_pytorchs_math_attention(T, S, causal):
     )
 
 
-def test_reference_gradcheck():
-    call = functools.partial(lesson.flash_attention_reference, causal=True, softcap=2.0, return_lse=True)
-    inputs = tensors(H=2, Hk=1, T=3, S=4, D=2, sinks=True)
-    harness.assert_reference_gradcheck(lambda q, k, v, sinks: call(q, k, v, sinks=sinks), *inputs.values())
-
-
 # ---------------------------------------------------------------- values and gradients
 
 

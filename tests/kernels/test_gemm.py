@@ -210,6 +210,7 @@ def far_apart(values):
     """The same values, columns so far apart that offsets need more than 32 bits."""
     rows, columns = values.shape
     stride = 2**31 // (columns - 1) + 1
+    torch.utils.deterministic.fill_uninitialized_memory = False  # 8 GB, of which a few pages are needed
     memory = torch.empty((columns - 1) * stride + rows, dtype=values.dtype, device=values.device)
     return memory.as_strided(values.shape, (1, stride)).copy_(values)
 

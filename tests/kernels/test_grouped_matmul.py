@@ -299,12 +299,6 @@ def test_more_than_2_to_31_elements():
     assert bool((c[-1] == 2048).all()) and not c[:-1].any()
 
 
-def test_second_derivative_raises():
-    offsets = ends((3, 2))
-    call = lambda a, b, bias: lesson.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
-    harness.assert_gradient_penalty_raises(call, rows_of((3, 2)))
-
-
 FINE = dict(a=torch.ones(6, 4, device=DEVICE), b=torch.ones(3, 4, 5, device=DEVICE), offsets=ends((2, 0, 3)))
 FLAT = dict(a=torch.ones(4, 6, device=DEVICE), b=torch.ones(6, 5, device=DEVICE))
 BAD = [

@@ -490,13 +490,6 @@ def test_the_same_bits_twice_and_other_ones_with_another_seed():
     assert not torch.equal(weight_gradient(3), weight_gradient(4))
 
 
-def test_a_second_derivative_raises():
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        x = leaf(randn(4, 8))
-        (dx,) = torch.autograd.grad(lesson.float8_linear(x, randn(3, 8)).sum(), x, create_graph=True)
-        dx.sum().backward()
-
-
 def test_saturated_elements_pass_their_gradient_on():
     """Straight through: the gradient of x doesn't know what became of x."""
     weight, upstream, found = randn(9, 21), randn(13, 9), []

@@ -309,15 +309,6 @@ def test_a_nan_stays_in_its_channel(module):
     assert h[0, 20:, 1].isnan().all() and h.isnan().sum() == 20
 
 
-def test_second_derivative_raises(module):
-    harness.assert_gradient_penalty_raises(module.linear_recurrence, everything(1, 9, 2))
-
-
-def test_reference_gradcheck():
-    one = lambda a, x, s: lesson.linear_recurrence_reference(a, x, s, return_final_state=True)  # noqa: E731
-    harness.assert_reference_gradcheck(one, gates(1, 5, 2), randn(1, 5, 2), randn(1, 2))
-
-
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [

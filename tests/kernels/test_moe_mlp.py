@@ -256,11 +256,6 @@ def test_nobody_waits(module, sizes):
     harness.assert_nobody_waits(lambda: harness.gradients(on(experts, module.moe_mlp), inputs))
 
 
-@BOTH
-def test_second_derivative_raises(module, sizes):
-    harness.assert_gradient_penalty_raises(on(chosen(), module.moe_mlp), layer(**sizes))
-
-
 FINE = layer() | dict(experts=torch.zeros(11, 2, dtype=torch.int32, device=DEVICE))
 BAD = [
     (TypeError, "x", dict(x=[1.0])),

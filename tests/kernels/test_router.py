@@ -447,11 +447,6 @@ def test_more_than_2_to_31_logits():
     assert lesson.route(logits, 2)[1][-1].tolist() == [4095, 0]
 
 
-def test_second_derivative_raises():
-    for function in (lambda logits: lesson.route(logits, 2)[0], lesson.router_z_loss):
-        harness.assert_gradient_penalty_raises(function, dict(logits=randn(5, 6)))
-
-
 FINE = torch.ones(4, 6, device=DEVICE)
 BAD = [
     (TypeError, "logits", dict(logits=[1.0])),

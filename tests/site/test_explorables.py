@@ -483,8 +483,9 @@ def test_explorables_are_worked_by_keyboard(browser, address, run):
     assert worked.state() == run("coalescing", stride=6, size=2)["words"]
 
     worked = Worked(browser, urljoin(address, "guides/measuring/"), "roofline")
-    worked.press("moved", "Control+a", "0")
-    assert worked.state() == "Bytes that must move, millions: a number from 1 to 100,000, please."
+    for impossible in ("0", "-5", "100001"):
+        worked.press("moved", "Control+a", *impossible)
+        assert worked.state() == "Bytes that must move, millions: a number from 1 to 100,000, please.", impossible
     paled = f"Number(getComputedStyle({worked.figure}.querySelector('.panels')).opacity) < 0.5"
     assert browser.run(paled), "the old answer doesn't stand beside the refusal"
     worked.press("moved", "Control+a", "2", "0", "0")

@@ -200,6 +200,12 @@ def test_what_was_checked_covers_neither_formula_nor_neighbour(browser, address)
     })"""
     for moved, below, left, right in browser.run(boxes):
         assert moved == 0 and below >= -1 and left >= 0 and right >= 0
+    sizes = """[...document.querySelectorAll('.eq-check > summary')]
+        .filter(word => word.checkVisibility({ contentVisibilityAuto: true }))
+        .map(word => word.getBoundingClientRect()).map(({ width, height }) => Math.min(width, height))"""
+    assert min(browser.run(sizes)) >= 44, "a finger hits it"
+    browser.open(urljoin(address, "derivations/layernorm/"), width=1440)
+    assert min(browser.run(sizes)) >= 24
 
 
 #: What stands in the row that the readout is at.

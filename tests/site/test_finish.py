@@ -113,6 +113,16 @@ def test_every_page_names_its_markdown(site):
         assert re.search(r"^# \S", copy_of(site, page), re.M), page
 
 
+def test_no_space_stands_before_a_comma(site):
+    """As in `5.13 ,`, where a number came from somewhere else than the text round it."""
+    formula = re.compile(r"\$\$.*?\$\$|\$[^$\n]*\$", re.S)
+    found = {}
+    for page in pages(site):
+        words = formula.sub("x", CODE_SPAN.sub("x", FENCED.sub("", copy_of(site, page))))
+        found[page] = re.findall(r".{0,40}\w [,.;](?=\s)", words)
+    assert len(found) > 300 and {page: texts for page, texts in found.items() if texts} == {}
+
+
 def test_the_markdown_stands_for_itself(site):
     for page in pages(site):
         words = prose(copy_of(site, page))

@@ -76,8 +76,12 @@ def test_who_asks_for_less_motion_sees_the_end(page, address):
 def test_one_line_is_changed_and_run_and_kept(page, address):
     opened(page, address, width=390, height=844)
     asked = len(page.requests)
+    places = f"['.p-strips', '[data-action=run]'].map(part => document.querySelector(`{LIVE} ${{part}}`).offsetTop)"
+    before = page.run(f"[{places}, document.querySelector('.tracks').offsetTop, scrollY]")
     page.run(f"document.querySelector('{LIVE} [data-line]').click()")
     page.wait(f"{STATE} === 'differs'", 120)
+    assert page.run(f"[{places}, scrollY]") == [before[0], before[2]], "what is watched stays where it was"
+    assert page.run("document.querySelector('.tracks').offsetTop") - before[1] < 250, "the outcome, and no second code"
     assert page.run(OUT) == [str(10 * n * n) for n in range(10)], "x * y"
     assert all(url.startswith((address, "data:", "blob:")) for url in page.requests[asked:])
     begun = page.run("performance.now()")

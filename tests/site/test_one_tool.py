@@ -116,6 +116,13 @@ def test_it_plays_faster_and_to_the_next_load(page, address):
     fresh(page, address + KERNEL, width=1440)
     click(page, "[data-k-mode=run]")
     page.wait("document.querySelector('[data-t-key=speed]') !== null")
+    page.press("Shift+Tab")
+    page.press("Tab")
+    page.run("document.querySelector('.t-view').focus()")
+    frame = "(style => [style.outlineStyle, style.boxShadow])(getComputedStyle(document.querySelector('{}')))"
+    assert page.run("document.querySelector('.t-view').matches(':focus-visible')")
+    assert page.run(frame.format(".t-view")) == ["none", "none"], "no frame round all of it"
+    assert page.run(frame.format(".k-panel"))[1].endswith(" 2px 0px 0px 0px inset"), "a stroke beside it"
     options = "[...document.querySelector('[data-t-key={}]').options].map(option => option.textContent)"
     assert page.run(options.format("speed")) == ["0.5×", "1×", "2×", "4×", "8×"]
     assert page.run(options.format("until"))[:2] == ["to the end", "to the next load"]

@@ -1,8 +1,13 @@
 """Recordings are kept by content: comments cost nothing, code does; a crash is named; nothing half-written is read."""
 
+import multiprocessing
+import time
+from pathlib import Path
+
 import pytest
 
 from academy.traces import quotes, store
+from tests.test_command_line import ended
 
 SOURCE = """
 @triton.jit
@@ -68,6 +73,33 @@ def test_what_a_file_builds_on_counts(monkeypatch, tmp_path):
     assert store._key(folder / "user.py") == first
     (folder / "base.py").write_text("x = 2\n")
     assert store._key(folder / "user.py") != first
+
+
+ENDLESS = """
+import os, pathlib
+def EXAMPLE():
+    pathlib.Path({told!r}).write_text(str(os.getpid()))
+    while True:
+        pass
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc which processes still run")
+def test_nothing_records_on_when_the_process_that_waits_is_killed(kernel_file, tmp_path):
+    told = tmp_path / "pid"
+    path = kernel_file(ENDLESS.format(told=str(told)))
+    waiting = multiprocessing.get_context("fork").Process(target=store._record, args=[[path]])
+    waiting.start()
+    wait_for(lambda: told.is_file() and told.read_text())
+    waiting.kill()
+    wait_for(lambda: ended(told.read_text()))
+
+
+def wait_for(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_crash_is_named_and_the_others_are_recorded(own_cache, kernel_file):

@@ -24,15 +24,18 @@ _NOTHING = "nothing to check: no derivation, case file, kernel, page or notebook
 
 @dataclass
 class Result:
-    """problems: all that is wrong. counts: what was looked at. exempt: derivations without a kernel."""
+    """problems: all that is wrong. counts: what was looked at. exempt: derivations without a kernel. notes: lines to be
+    said that are no problems."""
 
     problems: list[Problem] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     exempt: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def add(self, other: Result) -> None:
         self.problems += other.problems
         self.counts.update(other.counts)
+        self.notes += other.notes
 
     def summary(self) -> str:
         """What there was to look at, a line for each kind."""

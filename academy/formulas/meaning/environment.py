@@ -18,7 +18,8 @@ class Environment:
     """dims: name -> length. ranges: index name -> Range. values: key -> value (given, or overridden by a derivative).
     integers: key -> (0-based position as an int64 tensor, dimension). generic: key -> function of one tensor.
     origin: number of an axis' first element. defined: key -> the lines that define it.
-    positions: index name -> its value, counted from `origin`, where this is evaluated. bound: indices of sums.
+    positions: index name -> its value where this is evaluated, counted from `origin`, and as a subscript, which counts
+    from 0 and has one element. bound: indices of sums.
     memo: values of what is defined, and whole derivatives, found so far; none of them depends on `positions`.
     """
 
@@ -30,7 +31,7 @@ class Environment:
     loss: Loss | None = None
     origin: int = 1
     defined: dict[str, list[Equation]] = field(default_factory=dict)
-    positions: dict[str, torch.Tensor] = field(default_factory=dict)
+    positions: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     bound: frozenset[str] = frozenset()
     memo: dict[Any, torch.Tensor] = field(default_factory=dict)
 
@@ -98,17 +99,19 @@ def everywhere(
     if not names:
         return rule(node, env)
 
-    def at(position: torch.Tensor) -> torch.Tensor:
+    def at(*position: torch.Tensor) -> torch.Tensor:
         here = env.child(memo=env.memo, positions={**env.positions, names[0]: position})
         return everywhere(node, here, names[1:], rule)
 
-    return torch.func.vmap(at)(every_position(names[0], env))
+    return torch.func.vmap(at)(*every_position(names[0], env))
 
 
-def every_position(name: str, env: Environment) -> torch.Tensor:
-    return _counted(env.ranges[name].first, env.ranges[name].last)
+def every_position(name: str, env: Environment) -> tuple[torch.Tensor, torch.Tensor]:
+    """All that `positions` may hold of an index."""
+    return _counted(env.ranges[name].first, env.ranges[name].last, env.origin)
 
 
 @cache
-def _counted(first: int, last: int) -> torch.Tensor:
-    return torch.arange(first, last + 1)
+def _counted(first: int, last: int, origin: int) -> tuple[torch.Tensor, torch.Tensor]:
+    counted = torch.arange(first, last + 1)
+    return counted, (counted - origin).unsqueeze(1)

@@ -14,7 +14,7 @@ COMPARE = {"=": torch.eq, r"\ne": torch.ne, "<": torch.lt, ">": torch.gt, r"\le"
 def position(node: Node, env: Environment) -> torch.Tensor:
     """An index expression's value, counted as the page counts (from `origin`)."""
     if node.op == "index":
-        return env.positions[node.args[0]]
+        return env.positions[node.args[0]][0]
     if node.op == "class":
         return env.integers[node.args[0]][0] + env.origin
     if node.op in ("intlit", "dim"):
@@ -72,8 +72,9 @@ def take_all(value: torch.Tensor, indices: tuple[Node, ...], axis: int, node: No
             axis += 1
             continue
         _check_reach(index, value.shape[axis], env)
-        where = position(index, env) - env.origin
-        value = torch.index_select(value, axis, where.reshape(1)).squeeze(axis)
+        plain = index.op == "index"  # nearly always, and then known already
+        where = env.positions[index.args[0]][1] if plain else (position(index, env) - env.origin).reshape(1)
+        value = torch.index_select(value, axis, where).squeeze(axis)
     return value
 
 

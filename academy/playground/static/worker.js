@@ -78,7 +78,15 @@ async function start() {
   const list = here + "runtime.json" // without a network: the one that the browser has kept, whose files it has kept too
   const { files } = await (await fetch(list, { cache: "no-cache" }).catch(() => fetch(list, { cache: "force-cache" }))).json()
   total = Object.values(files).reduce((sum, file) => sum + file.bytes, 0)
-  const came = Object.fromEntries(Object.entries(files).map(([name, file]) => [name, get(name, file)])) // all at once
+  // What Python itself needs comes first. It starts, and then imports NumPy, while the rest comes.
+  const came = {}, bring = (...names) => Promise.all(names.map(name => came[name] = get(name, files[name])))
+  await bring("pyodide.js", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+  mark("downloaded Python")
+  const numpy = bring("numpy.zip"), rest = numpy.then(() => bring("triton.zip", "academy.zip")).then(() => {
+    mark("downloaded")
+    tell({ type: "starting" })
+  })
+  rest.catch(() => {}) // of which `start` speaks when it comes to it
   // Pyodide asks for these two by name.
   const own = {
     "pyodide.asm.wasm": async () => new Response(await came["pyodide.asm.wasm"], { headers: { "Content-Type": "application/wasm" } }),
@@ -90,18 +98,20 @@ async function start() {
     return import(URL.createObjectURL(new Blob([await came[name]], { type: "text/javascript" })))
   }
   const [{ loadPyodide }, { default: createPyodideModule }] = await Promise.all([script("pyodide.js"), script("pyodide.asm.mjs")])
-  await Promise.all(Object.values(came))
-  mark("downloaded")
-  tell({ type: "starting" })
   const python = await loadPyodide({
     createPyodideModule, indexURL: here,
     lockFileContents: JSON.stringify({ info: { arch: "wasm32", platform: "emscripten_5_0_3", version: "314.0.3", abi_version: "2026_0", python: "3.14.0" }, packages: {} }),
     env: { TRITON_INTERPRET: "1", TRITON_BACKENDS_IN_TREE: "1", HOME: "/home/pyodide", PYTHONDONTWRITEBYTECODE: "1" },
   })
   mark("python")
-  for (const name of ["numpy.zip", "triton.zip", "academy.zip"]) {
-    python.unpackArchive(await (await came[name]).arrayBuffer(), "zip", { extractDir: SITE })
-  }
+  const unpack = async name => python.unpackArchive(await (await came[name]).arrayBuffer(), "zip", { extractDir: SITE })
+  await numpy
+  await unpack("numpy.zip")
+  python.runPython("import numpy")
+  mark("numpy")
+  await rest
+  await unpack("triton.zip")
+  await unpack("academy.zip")
   const [answer, prepare, without_javascript] = python.runPython("from academy.playground.run import answer, prepare, without_javascript; answer, prepare, without_javascript")
   without_javascript()
   seal()
