@@ -42,7 +42,13 @@ def test_what_a_workflow_names_exists(name):
 
 
 def test_the_night_is_for_mutants():
-    assert "pytest -m nightly" in lines("nightly")
+    assert "pytest -m nightly -n auto ${{ matrix.tests }}" in lines("nightly")
+
+
+def test_the_night_judges_every_public_function_and_runs_all_the_rest():
+    (judge, rest) = WORKFLOWS["nightly"]["jobs"]["nightly"]["strategy"]["matrix"]["tests"]
+    assert rest == f"tests --ignore {judge}"
+    assert (ROOT / judge / "test_public.py").is_file()
 
 
 def test_every_supported_python_and_torch_is_tested():

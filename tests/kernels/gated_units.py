@@ -80,11 +80,17 @@ def upon(broken, lesson, folder):
     return harness.upon(gated, broken, lesson, folder)
 
 
-class GatedUnitTests:
-    """`function(gate, up)`, `packed_function(x)` and, for each, the same in PyTorch; the launchers."""
+def _named(ending):
+    return property(lambda tests: functools.partial(getattr(tests.lesson, tests.name + ending), **tests.options))
 
-    function = packed_function = reference = packed_reference = None
-    forward = backward = packed_backward = None
+
+class GatedUnitTests:
+    """lesson: the module. name: of its function of `gate` and `up`, with which all others begin."""
+
+    lesson, name, options = None, "", {}
+    function, packed_function = _named(""), _named("_packed")
+    reference, packed_reference = _named("_reference"), _named("_packed_reference")
+    forward, backward, packed_backward = _named("_forward"), _named("_backward"), _named("_packed_backward")
 
     def right(self, gate, up, upstream=None):
         harness.assert_right(self.function, self.reference, dict(gate=gate, up=up), upstream)

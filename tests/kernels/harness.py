@@ -104,6 +104,19 @@ def without_gpu(script: str, *arguments: str) -> object:
     return json.loads(run.stdout.splitlines()[-1])
 
 
+def grids(monkeypatch, module: ModuleType) -> list[tuple[int, ...]]:
+    """The grids of a module's kernels from now on, in the order of their launches; none of them runs."""
+    found: list[tuple[int, ...]] = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *arguments, **constants: found.append(grid)
+
+    for name in [name for name in vars(module) if name.endswith("_kernel")]:
+        monkeypatch.setattr(module, name, Kernel())
+    return found
+
+
 def assert_nobody_waits(*calls: Callable[[], object]) -> None:
     """Once compiled, a call hands the GPU its work and returns: PyTorch raises where it would wait. Needs a GPU."""
     for call in calls:

@@ -91,14 +91,7 @@ def test_check(check):
 
 def test_a_grid_is_never_larger_than_what_runs_at_once(monkeypatch):
     """Programs that wait for each other must all have a place: the memory says for how many."""
-    grids = []
-
-    class Kernel:
-        def __getitem__(self, grid):
-            grids.append(grid)
-            return lambda *_, **__: None
-
-    monkeypatch.setattr(lesson, "one_shot_all_reduce_kernel", Kernel())
+    grids = harness.grids(monkeypatch, lesson)
     for numel, programs in ((10_000, 3), (1000, 3), (1025, 8), (0, 3)):
         lesson.all_reduce_forward(randn(numel), symmetric.symmetric_memory(20_000, programs=programs))
     assert grids == [(3,), (1,), (2,)]

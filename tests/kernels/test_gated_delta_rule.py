@@ -35,7 +35,6 @@ import torch
 import torch.nn.functional as F
 
 from academy import accuracy, device
-from academy.judge.fences import far_apart
 from annotated_examples.recurrences import gated_delta_rule as module
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import packed, results, upstreams, with_beta
@@ -292,14 +291,7 @@ def test_a_sequence_of_nan_beside_others():
 
 def test_every_grid_has_one_axis(monkeypatch):
     """H7."""
-    grids = []
-
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda *arguments, **constants: grids.append(grid)
-
-    for name in [name for name in vars(module) if name.endswith("_kernel")]:
-        monkeypatch.setattr(module, name, Kernel())
+    grids = harness.grids(monkeypatch, module)
     q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
     beta = torch.empty(70_000, 4, 1, device=DEVICE)
     module.gated_delta_rule_forward(q, q, v, None, beta, None, None, scale=1.0)
@@ -310,12 +302,7 @@ def test_every_grid_has_one_axis(monkeypatch):
 @pytest.mark.skipif(not device.INTERPRET, reason="on a card the memory isn't there")
 def test_offsets_beyond_32_bits():
     """H8: token 2 begins 2³¹ elements behind token 0."""
-    inputs = {n: x.half() if n in "qkv" else x for n, x in tensors(T=3).items()}
-    ups = upstreams(inputs)
-    expected = results(module.gated_delta_rule, inputs, ups)
-    far = {n: far_apart(inputs[n][0])[None] for n in "qkv"}
-    for name, value in results(module.gated_delta_rule, inputs | far, ups).items():
-        assert torch.equal(value, expected[name]), name
+    chunk_cases.assert_the_same_far_apart(module.gated_delta_rule, tensors(T=3))
 
 
 @pytest.mark.gpu

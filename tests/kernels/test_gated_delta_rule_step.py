@@ -151,13 +151,7 @@ def test_empty(shape):
 
 def test_the_grid_has_one_axis(monkeypatch):
     """H7: 70 000 rows of 4 heads."""
-    grids = []
-
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda *arguments, **constants: grids.append(grid)
-
-    monkeypatch.setattr(module, "step_kernel", Kernel())
+    grids = harness.grids(monkeypatch, module)
     q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
     state = torch.empty(1, 4, 16, 16, device=DEVICE).expand(70_000, 4, 16, 16)
     module.gated_delta_rule_step_launch(state, q, q, v, None, v[..., 0], None, 1.0)

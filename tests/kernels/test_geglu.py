@@ -69,13 +69,7 @@ test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 
 
 class TestExact(GatedUnitTests):
-    function = staticmethod(lesson.geglu)
-    packed_function = staticmethod(lesson.geglu_packed)
-    reference = staticmethod(lesson.geglu_reference)
-    packed_reference = staticmethod(lesson.geglu_packed_reference)
-    forward = staticmethod(lesson.geglu_forward)
-    backward = staticmethod(lesson.geglu_backward)
-    packed_backward = staticmethod(lesson.geglu_packed_backward)
+    lesson, name = lesson, "geglu"
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):
@@ -98,13 +92,7 @@ class TestExact(GatedUnitTests):
 
 
 class TestTanh(GatedUnitTests):
-    function = staticmethod(functools.partial(lesson.geglu, approximate="tanh"))
-    packed_function = staticmethod(functools.partial(lesson.geglu_packed, approximate="tanh"))
-    reference = staticmethod(functools.partial(lesson.geglu_reference, approximate="tanh"))
-    packed_reference = staticmethod(functools.partial(lesson.geglu_packed_reference, approximate="tanh"))
-    forward = staticmethod(functools.partial(lesson.geglu_forward, approximate="tanh"))
-    backward = staticmethod(functools.partial(lesson.geglu_backward, approximate="tanh"))
-    packed_backward = staticmethod(functools.partial(lesson.geglu_packed_backward, approximate="tanh"))
+    lesson, name, options = lesson, "geglu", dict(approximate="tanh")
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):

@@ -52,7 +52,6 @@ import triton
 import triton.language as tl
 
 from academy import accuracy, device
-from academy.judge.fences import far_apart
 from annotated_examples.common import chunks as common
 from annotated_examples.recurrences import gated_delta_rule as delta_rule
 from annotated_examples.recurrences import linear_attention as module
@@ -497,14 +496,7 @@ def test_strided_offsets():
 
 def test_every_grid_has_one_axis(monkeypatch):
     """H7: axes 1 and 2 end at 65,535, and there are more sequences of one token than that."""
-    grids = []
-
-    class Kernel:
-        def __getitem__(self, grid):
-            return lambda *arguments, **constants: grids.append(grid)
-
-    for name in [name for name in vars(module) if name.endswith("_kernel")]:
-        monkeypatch.setattr(module, name, Kernel())
+    grids = harness.grids(monkeypatch, module)
     q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
     state = None
     module.linear_attention_forward(q, q, v, None, state, None, scale=1.0)
@@ -575,12 +567,7 @@ def test_narrow_values_are_padded(D, E, width):
 @pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
 def test_offsets_beyond_32_bits():
     """H8: token 2 begins 2³¹ elements behind token 0."""
-    inputs = {n: x.half() if n in "qkv" else x for n, x in tensors(T=3).items()}
-    ups = upstreams(inputs)
-    expected = results(module.linear_attention, inputs, ups)
-    far = {n: far_apart(inputs[n][0])[None] for n in "qkv"}
-    for name, value in results(module.linear_attention, inputs | far, ups).items():
-        assert torch.equal(value, expected[name]), name
+    chunk_cases.assert_the_same_far_apart(module.linear_attention, tensors(T=3))
 
 
 @pytest.mark.gpu

@@ -77,13 +77,7 @@ def test_mutant_of_the_shared_file_is_caught(mutant, tmp_path):
 
 
 class TestSwiGLU(GatedUnitTests):
-    function = staticmethod(lesson.swiglu)
-    packed_function = staticmethod(lesson.swiglu_packed)
-    reference = staticmethod(lesson.swiglu_reference)
-    packed_reference = staticmethod(lesson.swiglu_packed_reference)
-    forward = staticmethod(lesson.swiglu_forward)
-    backward = staticmethod(lesson.swiglu_backward)
-    packed_backward = staticmethod(lesson.swiglu_packed_backward)
+    lesson, name = lesson, "swiglu"
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
     def test_infinities_and_nan(self, dtype):
