@@ -41,6 +41,8 @@ DESCRIPTION = "Triton Academy: check its pages, measure, compile and watch its k
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand. Exit status: 0 if all is well, 1 if something was found, 2 if the command line is wrong; as
     other tools 130 after Ctrl-C, 143 after SIGTERM and 141 if nobody reads on (`| head`)."""
+    # Before NumPy is imported: its threads share the product of two small tiles, and mostly wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = " ".join(["academy", *arguments[:1]])
     with _sigterm_raises():

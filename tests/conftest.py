@@ -1,6 +1,10 @@
 """What every test shares: where kernels run, and memory that is poisoned before anybody writes to it."""
 
 import gc
+import os
+
+# Small tiles, and several processes on few cores: NumPy's threads, too, would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 import torch
