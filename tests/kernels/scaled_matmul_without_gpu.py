@@ -1,5 +1,5 @@
 """What the compiler makes of products of codes for Hopper, without a GPU: how many of its instructions multiply codes,
-and how many add float32 numbers."""
+and how many add float32 numbers. And what `academy.launch` describes tiles with, for both kinds of kernels."""
 
 import json
 import os
@@ -10,11 +10,15 @@ from pathlib import Path
 os.environ["TRITON_INTERPRET"], os.environ["CUDA_VISIBLE_DEVICES"] = "0", ""
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon import language as gl
 
+from academy import launch
 from annotated_examples.fp8 import scaled_matmul as lesson
+from annotated_examples.gluon import scaled_matmul as below
 
 TYPES = {"a_tensor": ("*fp8e4nv", "i32", "i32"), "scale_a_tensor": ("*fp32", "i32", "i32"), "c_ptr": "*bf16"}
 TYPES |= {"b_tensor": TYPES["a_tensor"], "scale_b_tensor": TYPES["scale_a_tensor"]}
@@ -36,4 +40,11 @@ found = {
     "row": instructions(lesson.scaled_matmul_kernel, IMPRECISE=64),
     "block": instructions(lesson.block_scaled_matmul_kernel),
 }
-print(json.dumps(found))
+codes = below.tiles_of(torch.zeros(64, 128).to(torch.float8_e5m2), 64, 128)
+of_gluon, plain = (
+    launch._descriptor(below.promoted_kernel, codes),
+    launch._descriptor(lesson.scaled_matmul_kernel, codes),
+)
+layout = gl.NVMMASharedLayout.get_default_for([64, 128], gl.float8e5)
+descriptors = [of_gluon.layout == layout, of_gluon.block_shape == plain.block_shape, hasattr(plain, "layout")]
+print(json.dumps(dict(instructions=found, descriptors=descriptors)))

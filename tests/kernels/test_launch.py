@@ -13,7 +13,16 @@ import pytest
 import torch
 
 from academy import device, launch
-from annotated_examples.fast import cross_entropy, decode, flash_attention, layernorm, low_bit, matmul, softmax
+from annotated_examples.fast import (
+    cross_entropy,
+    decode,
+    flash_attention,
+    layernorm,
+    low_bit,
+    matmul,
+    scaled_matmul,
+    softmax,
+)
 from annotated_examples.gemlite.gemm import quantize
 from tests.kernels import harness
 
@@ -420,8 +429,11 @@ def test_a_second_call_asks_triton_for_nothing(monkeypatch):
     x, weight = torch.randn(64, 256, device="cuda", requires_grad=True), torch.randn(256, device="cuda")
     a, heads = torch.randn(64, 64, device="cuda").half(), torch.randn(1, 2, 64, 64, device="cuda").half()
     labels, lengths = torch.zeros(64, dtype=torch.int64, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda")
+    codes, scale = torch.ones(128, 64, device="cuda").to(torch.float8_e4m3fn), torch.ones((), device="cuda")
 
     def calls():
+        if device.has("gluon", 0):  # its promoted product is a Gluon kernel
+            scaled_matmul.scaled_matmul(codes, codes.t(), scale, scale, recipe="tensor")
         layernorm.layernorm(x, weight).sum().backward()
         cross_entropy.cross_entropy_loss(x, labels).backward()
         flash_attention.flash_attention(heads, heads, heads)

@@ -457,9 +457,19 @@ def test_every_size_of_the_fast_version():
 test_mutant_of_a_card_is_caught = harness.mutant_test(lesson, [(positive_sums, ON_A_CARD)])
 
 
+@functools.cache
+def without_gpu():
+    return harness.without_gpu("scaled_matmul_without_gpu.py")
+
+
+def test_a_descriptor_of_a_gluon_kernel_has_a_layout():
+    """`academy.launch` makes both kinds: with the default layout, which the kernel expects, and without one."""
+    assert without_gpu()["descriptors"] == [True, True, False]
+
+
 def test_promotion_is_compiled():
     """Without a card: Hopper's instructions are there, and additions of their sums only where they were asked for."""
-    found = harness.without_gpu("scaled_matmul_without_gpu.py")
+    found = without_gpu()["instructions"]
     per_thread = 64 * 64 // 128
     wanted = {"row, fast": 0, "row": per_thread, "block": per_thread}
     for kernel, (products, additions) in found.items():
