@@ -105,6 +105,19 @@ def cut(x, cu_seqlens, BLOCK_T):
     return Chunks((cu_seqlens, first, owner, T), batch, count)
 
 
+# A walk from chunk to chunk has one program for each head and tile of columns. Where those are few and the text is
+# long, the fast versions cut it into parts, which are walked along at the same time. How many parts there are doesn't
+# depend on the card, and so the bits of the result don't either.
+def length_of_parts(T, programs, cu_seqlens):
+    """Tokens of a part: all, if they aren't to be cut; or a power of two, from 512 on, that leaves about 256 programs.
+
+    programs: how many there are if nothing is cut. A few times as many don't pay: parts are walked along twice.
+    """
+    if cu_seqlens is not None or programs > 64:
+        return max(T, 1)
+    return max(512, triton.next_power_of_2(T * programs // 256))
+
+
 # A tensor as the kernels take it: with its strides, of which packed sequences have none from one to the next. It may be
 # missing.
 def tensor(x, cu_seqlens=None):

@@ -19,14 +19,18 @@ walk can do all of it on its way.
 4. *Backward: two sides.* A key asks, and it was written. The lesson's kernel for both has more sums than registers.
    Here one kernel has the keys that ask: they read from the same state as queries do. The other has those that were
    written, to which queries and later keys come back.
+5. *A long text of few heads is cut into parts*, which are walked along at the same time. What a part does to a state is
+   a matrix, and that takes another walk: so it pays only where most of the card would be idle. One text of 16384 tokens
+   takes [[bench: gated_delta_rule/1x16384x16x128/forward/ms]], and with flash-linear-attention
+   [[bench: gated_delta_rule/1x16384x16x128/forward/fla.ms]]. Eight of 4096 tokens, which aren't cut, take
+   [[bench: gated_delta_rule/8x4096x16x128/forward/ms]] and
+   [[bench: gated_delta_rule/8x4096x16x128/forward/fla.ms]].
 
 **What it costs.** Per chunk of $C$ tokens and head: about $2 C^3$ multiplications for the inverse, and
 $C^2 (2 D + 2 E) + 3 C D E$ in products. Inverses are written and read; backward states and differences, too.
 
-**Where it falls behind.** A program walks over a whole sequence. With few heads and a long text most multiprocessors
-have nothing to do: one text of 16384 tokens takes [[bench: gated_delta_rule/1x16384x16x128/forward/ms]], and
-flash-linear-attention [[bench: gated_delta_rule/1x16384x16x128/forward/fla.ms]]. With eight of 4096 tokens it is
-[[bench: gated_delta_rule/8x4096x16x128/forward/ms]] against [[bench: gated_delta_rule/8x4096x16x128/forward/fla.ms]].
+**What is missing.** Packed sequences aren't cut: the host doesn't know how long they are. A single long one is walked
+along by one program for each head and 64 columns.
 
 **Contract.** As the lesson's. float32, heads wider than 128, and strides that no descriptor fits are left to the
 lesson's kernels.
@@ -50,8 +54,9 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.attention_tiles import describe, fits, load_rows
 from annotated_examples.common.chunks import (
-    between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, load_block, load_gates, load_state,
-    new_like, new_state, state_product, states_between, store_block, suits, sums_from, tensor,
+    between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, length_of_parts, load_block,
+    load_gates, load_state, new_like, new_state, round_to_tf32, state_product, states_between, store_block, suits,
+    sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.opaque import opaque
 from annotated_examples.recurrences import gated_delta_rule as lesson
@@ -101,23 +106,27 @@ def walk_kernel(
     q_desc, k_desc, v_desc, inverse_desc,  # descriptors of (B, Hk, T, D), (B, H, T, E), (chunks, H, BLOCK_T, BLOCK_T)
     g_tensor, beta_tensor, initial_tensor,  # (pointer, four strides) of (B, H, T) and (sequences, H, D, E)
     o_tensor, u_tensor, states_tensor, final_tensor,  # the same: (B, H, T, E), and (chunks or sequences, H, D, E)
-    sequences, widths, H, group, scale,
+    sequences, sizes, H, group, scale,  # sizes: (parts of each sequence, their length, D, E)
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
+    parts, LENGTH, D, E = sizes
     tiles = tl.cdiv(E, BLOCK_E)
-    b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
+    part, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
+    b, begin = part // parts, part % parts * LENGTH
     start, length, first = chunks_of(sequences, b, BLOCK_T)
     PACKED: tl.constexpr = sequences[0] is not None
     entry = 0 if PACKED else b
     offs_d, offs_e = tl.arange(0, BLOCK_D), tile * BLOCK_E + tl.arange(0, BLOCK_E)
-    state = load_state(initial_tensor, b, h, offs_d, D, offs_e, E)
-    for start_t in tl.range(0, length, BLOCK_T, num_stages=STAGES):
+    state = load_state(initial_tensor, part, h, offs_d, D, offs_e, E)
+    for start_t in tl.range(begin, tl.minimum(length, begin + LENGTH), BLOCK_T, num_stages=STAGES):
         offs_t, c = start_t + tl.arange(0, BLOCK_T), first + start_t // BLOCK_T
         if states_tensor[0] is not None:
             store_block(head(states_tensor, c, h, 0), state, offs_d, D, offs_e, E)
         k = load_rows(k_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
-        v = load_rows(v_desc, entry, h, start, start_t, length, PACKED, BLOCK_T, BLOCK_E, tile * BLOCK_E)
+        if v_desc is None:
+            v = 0.0
+        else:
+            v = load_rows(v_desc, entry, h, start, start_t, length, PACKED, BLOCK_T, BLOCK_E, tile * BLOCK_E)
         inverse = load_rows(inverse_desc, c, h, 0, 0, BLOCK_T, False, BLOCK_T, BLOCK_T)
         beta = load_gates(beta_tensor, b, h, start, offs_t, length)
         sums, left, kept, whole = decays_of_sums(load_gates(g_tensor, b, h, start, offs_t, length))
@@ -135,9 +144,40 @@ def walk_kernel(
             # `pid=0, start_t=0: p[1, 0] = 2` of the first token, and `pid=0, start_t=0: p[1, 1] = 0` of its own.
             p = tl.dot(q, tl.trans(k), input_precision="ieee") * scale * between_sums(sums)
             o = state_product(q, state, "ieee") * (left * scale)[:, None]
-            o = tl.dot(p.to(v.dtype), u.to(v.dtype), o, input_precision="ieee")
+            o = tl.dot(p.to(k.dtype), u.to(k.dtype), o, input_precision="ieee")
             store_block(head(o_tensor, b, h, start), o, offs_t, length, offs_e, E)
-        state = tl.dot(tl.trans(k), (u * kept[:, None]).to(v.dtype), state * whole, input_precision="ieee")
+        state = tl.dot(tl.trans(k), (u * kept[:, None]).to(k.dtype), state * whole, input_precision="ieee")
+    if final_tensor[0] is not None:
+        store_block(head(final_tensor, part, h, 0), state, offs_d, D, offs_e, E)
+
+
+# ## A long text of few heads
+#
+# One program for each head would leave most of the card idle. So a long sequence is cut into parts, which are walked
+# along at the same time. Linear attention does that, too: there what came before a part fades, and what the part itself
+# writes is added. Here the part's keys also take off some of it. All of that is linear in the state, so it is a product
+# with a matrix, which is itself a product of one matrix for each token, [[tag: GD-S]]. The walk finds it: from an
+# identity for a state, with no values, it ends with that matrix.
+#
+# This kernel goes from part to part. A program has `BLOCK_E` columns of the states of one head. In the end
+# `states_tensor` has the state *before* each part.
+#
+# Gradients go the other way, from the last part to the first, and through the transposed matrix. The rest is the same.
+@triton.jit
+def join_kernel(
+    passed_tensor, initial_tensor, states_tensor, final_tensor,  # (parts, H, D, D), (B, H, D, E), (parts, H, D, E)
+    parts, D, E, H, REVERSE: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(E, BLOCK_E)
+    b, h = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H
+    offs_d, offs_e = tl.arange(0, BLOCK_D), tl.program_id(0) % tiles * BLOCK_E + tl.arange(0, BLOCK_E)
+    state = load_state(initial_tensor, b, h, offs_d, D, offs_e, E)
+    for n in tl.range(0, parts):
+        part = b * parts + (parts - 1 - n if REVERSE else n)
+        passed = load_block(head(passed_tensor, part, h, 0), offs_d, D, offs_d, D)
+        own = load_block(head(states_tensor, part, h, 0), offs_d, D, offs_e, E)
+        store_block(head(states_tensor, part, h, 0), state, offs_d, D, offs_e, E)
+        state = tl.dot(round_to_tf32(passed), round_to_tf32(state), own, input_precision="tf32")
     store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
 
 
@@ -149,23 +189,25 @@ def walk_kernel(
 def walk_back_kernel(
     do_desc, q_desc, k_desc, inverse_desc, g_tensor, beta_tensor,  # as above
     dfinal_tensor, dr_tensor, dstates_tensor, dinitial_tensor,  # like the final state, v, the states, the initial state
-    sequences, widths, H, group, scale,
+    sequences, sizes, H, group, scale,
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
+    parts, LENGTH, D, E = sizes
     tiles = tl.cdiv(E, BLOCK_E)
-    b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
+    part, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
+    b, begin = part // parts, part % parts * LENGTH
     start, length, first = chunks_of(sequences, b, BLOCK_T)
     PACKED: tl.constexpr = sequences[0] is not None
     entry = 0 if PACKED else b
     offs_d, offs_e = tl.arange(0, BLOCK_D), tile * BLOCK_E + tl.arange(0, BLOCK_E)
-    dstate = load_state(dfinal_tensor, b, h, offs_d, D, offs_e, E)
-    chunks = tl.cdiv(length, BLOCK_T)
+    dstate = load_state(dfinal_tensor, part, h, offs_d, D, offs_e, E)
+    chunks = tl.cdiv(tl.minimum(length - begin, LENGTH), BLOCK_T)
     for passed in tl.range(0, chunks, num_stages=STAGES):
         n = chunks - 1 - passed
-        start_t, c = n * BLOCK_T, first + n
-        offs_t = start_t + tl.arange(0, BLOCK_T)
-        store_block(head(dstates_tensor, c, h, 0), dstate, offs_d, D, offs_e, E)
+        start_t = begin + n * BLOCK_T
+        offs_t, c = start_t + tl.arange(0, BLOCK_T), first + start_t // BLOCK_T
+        if dstates_tensor[0] is not None:
+            store_block(head(dstates_tensor, c, h, 0), dstate, offs_d, D, offs_e, E)
         q = load_rows(q_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
         k = load_rows(k_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
         do = load_rows(do_desc, entry, h, start, start_t, length, PACKED, BLOCK_T, BLOCK_E, tile * BLOCK_E)
@@ -177,13 +219,15 @@ def walk_back_kernel(
         du = state_product(k, dstate, "ieee") * kept[:, None]
         du = tl.dot(p.to(do.dtype), do, du, input_precision="ieee")
         dr = tl.dot(tl.trans(inverse), du.to(do.dtype), du, input_precision="ieee")
-        store_block(head(dr_tensor, b, h, start), dr, offs_t, length, offs_e, E)
+        if dr_tensor[0] is not None:
+            store_block(head(dr_tensor, b, h, start), dr, offs_t, length, offs_e, E)
         # The first token's value gets a gradient of `pid=0, passed=0: dr[0, 1] = 8`, and the state that it asked the
         # opposite, `pid=0, passed=0: asked[0, 1] = -8`.
         asked, read = (dr * -(beta * left)[:, None]).to(k.dtype), (do * (left * scale)[:, None]).to(do.dtype)
         dstate = tl.dot(tl.trans(q), read, dstate * whole, input_precision="ieee")
         dstate = tl.dot(tl.trans(k), asked, dstate, input_precision="ieee")
-    store_block(head(dinitial_tensor, b, h, 0), dstate, offs_d, D, offs_e, E)
+    if dinitial_tensor[0] is not None:
+        store_block(head(dinitial_tensor, part, h, 0), dstate, offs_d, D, offs_e, E)
 
 
 # ## Keys that ask
@@ -295,7 +339,7 @@ def written_kernel(
 
 
 # ## The launchers
-def sizes(q, v, BLOCK_T, BLOCK_E):
+def tiles_of(q, v, BLOCK_T, BLOCK_E):
     checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
     D, E = (max(16, triton.next_power_of_2(x.shape[3])) for x in (q, v))
     # Beside keys wider than 32, on four warps, values are padded to 64 columns: see the lesson of linear attention.
@@ -303,28 +347,63 @@ def sizes(q, v, BLOCK_T, BLOCK_E):
     return dict(BLOCK_T=BLOCK_T or 64, BLOCK_D=D, BLOCK_E=BLOCK_E or E, num_warps=2 if D <= 32 else 4)
 
 
-# Two launches: the inverses of all chunks, and the walk. Forward fills `o`, backward `u` and `states`.
-def walk(q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, *, o=None, u=None, states=None):
-    """The inverses, (chunks, H, BLOCK_T, BLOCK_T), and the state after each sequence."""
+def parts_of(q, v, cu_seqlens, chunks, tiles, LENGTH):
+    """What the walks get: how many parts a sequence has, their length, and the widths of q and v."""
+    programs = chunks.batch * v.shape[1] * triton.cdiv(v.shape[3], tiles["BLOCK_E"])
+    LENGTH = LENGTH or length_of_parts(q.shape[2], programs, cu_seqlens)
+    return triton.cdiv(q.shape[2], LENGTH), LENGTH, q.shape[3], v.shape[3]
+
+
+# What each part begins with. `along` walks along all of them, from the states that it is handed to those that it fills.
+def from_part_to_part(along, passed, given, result, reverse, tiles):
+    """The states, as kernels take them; `given` is the first, and `result` is filled with the last."""
+    (B, H, D, E), nothing, BLOCK_E = result.shape, tensor(None), tiles["BLOCK_E"]
+    states = result.new_empty(passed.shape[0], H, D, E)
+    along(nothing, tensor(states))
+    launch(
+        join_kernel, (B * H * triton.cdiv(E, BLOCK_E),),
+        (tensor(passed), tensor(given), tensor(states), tensor(result), passed.shape[0] // B, D, E), (H,),
+        REVERSE=reverse, BLOCK_D=tiles["BLOCK_D"], BLOCK_E=BLOCK_E, num_warps=2 if tiles["BLOCK_D"] <= 32 else 8,
+    )  # fmt: skip
+    return tensor(states)
+
+
+# Two launches: the inverses of all chunks, and the walk. Forward fills `o`, backward `u` and `states`. With several
+# parts there are three more: what each part does to a state, what it writes, and the walk over parts.
+def walk(q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, sizes, *, o=None, u=None, states=None):
+    """The inverses, (chunks, H, BLOCK_T, BLOCK_T), the states after all sequences, and what each part does to one."""
     packed, (Hk, H) = partial(tensor, cu_seqlens=cu_seqlens), (q.shape[1], v.shape[1])
     (T, D, E), final = (tiles[name] for name in ("BLOCK_T", "BLOCK_D", "BLOCK_E")), new_state(q, v, cu_seqlens)
-    inverse = k.new_empty(chunks.count, H, T, T)
+    inverse, passed, nothing = k.new_empty(chunks.count, H, T, T), None, tensor(None)
     if chunks.batch:
         launch(
             inverses_kernel, (chunks.count * H,),
             (describe(k, T, D), packed(g), packed(beta), tensor(inverse), chunks.sequences), (H, H // Hk),
             BLOCK_T=T, BLOCK_D=D, num_warps=tiles["num_warps"],
         )  # fmt: skip
-        launch(
-            walk_kernel, (chunks.batch * H * triton.cdiv(v.shape[3], E),),
-            (
-                describe(q, T, D), describe(k, T, D), describe(v, T, E), describe(inverse, T, T),
-                packed(g), packed(beta), tensor(initial_state), packed(o), packed(u), tensor(states), tensor(final),
-                chunks.sequences, (q.shape[3], v.shape[3]),
-            ),
-            (H, H // Hk, scale), STAGES=2, **tiles,
-        )  # fmt: skip
-    return inverse, final
+
+        def along(before, after, results=(nothing,) * 3, values=v):
+            width = sizes[3] if values is not None else sizes[2]
+            described = (
+                describe(q, T, D),
+                describe(k, T, D),
+                describe(v, T, E) if values is not None else None,
+                describe(inverse, T, T),
+            )
+            launch(
+                walk_kernel, (chunks.batch * sizes[0] * H * triton.cdiv(width, E),),
+                (*described, packed(g), packed(beta), before, *results, after, chunks.sequences, (*sizes[:3], width)),
+                (H, H // Hk, scale), STAGES=2, **tiles,
+            )  # fmt: skip
+
+        before, after = tensor(initial_state), tensor(final)
+        if sizes[0] > 1:
+            shape = chunks.batch * sizes[0], H, q.shape[3], q.shape[3]
+            passed, ones = final.new_empty(shape), torch.eye(q.shape[3], device=q.device).expand(shape)
+            along(tensor(ones), tensor(passed), values=None)
+            before, after = from_part_to_part(along, passed, initial_state, final, False, tiles), nothing
+        along(before, after, (packed(o), packed(u), tensor(states)))
+    return inverse, final, passed
 
 
 @opaque(
@@ -332,14 +411,17 @@ def walk(q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, *, o
     "-> (Tensor, Tensor)",
     lambda q, k, v, g, beta, initial, cu_seqlens, **scale: (torch.empty_like(v), new_state(q, v, cu_seqlens)),
 )
-def gated_delta_rule_forward(q, k, v, g, beta, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None):
+def gated_delta_rule_forward(
+    q, k, v, g, beta, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None, LENGTH=None
+):
     """`(o, final_state)`, as the lesson's."""
     if not suits(q, k, v):
         given = dict(scale=scale, BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
         return lesson.gated_delta_rule_forward(q, k, v, g, beta, initial_state, cu_seqlens, **given)
-    tiles, o = sizes(q, v, BLOCK_T, BLOCK_E), new_like(v, cu_seqlens)
+    tiles, o = tiles_of(q, v, BLOCK_T, BLOCK_E), new_like(v, cu_seqlens)
     chunks = cut(q, cu_seqlens, tiles["BLOCK_T"])
-    return o, walk(q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, o=o)[1]
+    sizes = parts_of(q, v, cu_seqlens, chunks, tiles, LENGTH)
+    return o, walk(q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, sizes, o=o)[1]
 
 
 @opaque(
@@ -350,40 +432,49 @@ def gated_delta_rule_forward(q, k, v, g, beta, initial_state, cu_seqlens, *, sca
     ),
 )  # fmt: skip
 def gated_delta_rule_backward(
-    do, dfinal, q, k, v, g, beta, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None
+    do, dfinal, q, k, v, g, beta, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None, LENGTH=None
 ):
     """`(dq, dk, dv, dg, dbeta, dinitial)`, as the lesson's."""
     if not suits(q, k, v):
         given = dict(scale=scale, BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
         return lesson.gated_delta_rule_backward(do, dfinal, q, k, v, g, beta, initial_state, cu_seqlens, **given)
-    packed, (Hk, H), widths = partial(tensor, cu_seqlens=cu_seqlens), (q.shape[1], v.shape[1]), (q.shape[3], v.shape[3])
-    tiles = sizes(q, v, BLOCK_T, BLOCK_E)
+    packed, (Hk, H) = partial(tensor, cu_seqlens=cu_seqlens), (q.shape[1], v.shape[1])
+    tiles = tiles_of(q, v, BLOCK_T, BLOCK_E)
     T, D, E = (tiles[name] for name in ("BLOCK_T", "BLOCK_D", "BLOCK_E"))
     chunks = cut(q, cu_seqlens, T)
     do = torch.zeros_like(v) if do is None else do if fits(do) else do.contiguous()
     u, dr = new_like(v, cu_seqlens), new_like(v, cu_seqlens)
     states = states_between(k, new_state(q, v, cu_seqlens), chunks)
-    inverse, dinitial = walk(q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, u=u, states=states)
+    sizes = parts_of(q, v, cu_seqlens, chunks, tiles, LENGTH)
+    given = q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, sizes
+    inverse, dinitial, passed = walk(*given, u=u, states=states)
     dstates, (dq, dk, dv, dbeta) = torch.empty_like(states), (new_like(x, cu_seqlens) for x in (q, k, v, beta))
     dg = None if g is None else new_like(g, cu_seqlens, torch.float32)
     if chunks.batch:
         described = describe(do, T, E), describe(q, T, D), describe(k, T, D), describe(inverse, T, T)
-        results = tensor(dfinal), packed(dr), tensor(dstates), tensor(dinitial)
-        launch(
-            walk_back_kernel, (chunks.batch * H * triton.cdiv(v.shape[3], E),),
-            (*described, packed(g), packed(beta), *results, chunks.sequences, widths),
-            (H, H // Hk, scale), STAGES=2, **tiles,
-        )  # fmt: skip
+        nothing = tensor(None)
+
+        def back(after, before, results=(nothing, nothing)):
+            launch(
+                walk_back_kernel, (chunks.batch * sizes[0] * H * triton.cdiv(v.shape[3], E),),
+                (*described, packed(g), packed(beta), after, *results, before, chunks.sequences, sizes),
+                (H, H // Hk, scale), STAGES=2, **tiles,
+            )  # fmt: skip
+
+        after, before = tensor(dfinal), tensor(dinitial)
+        if passed is not None:
+            after, before = from_part_to_part(back, passed.mT, dfinal, dinitial, True, tiles), nothing
+        back(after, before, (packed(dr), tensor(dstates)))
+        # One stage: no tile is loaded before the last one was used. With two the second of these kernels gave other
+        # bits from call to call, on an H200. Triton 3.6 and 3.7 keep a tile that is both multiplied and used number by
+        # number, as dR is, in a single place, and copy the next one there while the tensor cores may still read it.
         grid, known = (chunks.count * Hk,), tiles | dict(D=q.shape[3], E=v.shape[3])
         read, results = (do, q, k, u, g), (dk, dv, dg, dbeta)
         launch(
             query_gradients_kernel, grid,
             (*map(packed, read), tensor(states), tensor(dstates), packed(dq), packed(dg), chunks.sequences),
-            (Hk, H // Hk, scale), INPUT_PRECISION="ieee", num_stages=2, **known,
+            (Hk, H // Hk, scale), INPUT_PRECISION="ieee", num_stages=1, **known,
         )  # fmt: skip
-        # One stage: the next tile isn't loaded while this one is used. With two stages, on an H200, the first of these
-        # kernels gave other bits from call to call, and wrong ones, as if the next tile had come too early. With one it
-        # gave the same bits each time, and took 6 % longer.
         launch(
             asking_kernel, grid,
             (*map(packed, (k, v, g, beta, u, dr)), tensor(states), *map(packed, results), chunks.sequences),

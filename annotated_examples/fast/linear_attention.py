@@ -19,17 +19,19 @@ for all multiprocessors even if each head is walked from end to end.
    computes an address, and no register holds what is on its way.
 3. *Sums of gates.* The lesson multiplies decays, which keeps all digits of float32. For 16-bit numbers a difference of
    two sums is exact enough, and a power of two is one instruction.
+4. *A long text of few heads is cut into parts*, which are walked along at the same time, twice. One text of 16384
+   tokens takes [[bench: linear_attention/1x16384x16x128/forward/ms]], and with flash-linear-attention
+   [[bench: linear_attention/1x16384x16x128/forward/fla, simple_gla.ms]]. Eight of 4096 tokens, which aren't cut, take
+   [[bench: linear_attention/8x4096x16x128/forward/ms]] and
+   [[bench: linear_attention/8x4096x16x128/forward/fla, simple_gla.ms]].
 
 [[figure: chunks/pairs]]
 
 **What it costs.** One walk takes about $2 C D E + C^2 (D + E)$ multiplications a chunk of $C$ tokens, as the lesson;
 the product of queries and keys is made once for every `BLOCK_E` columns of the state.
 
-**Where it falls behind.** A program walks over a whole sequence. With few heads and a long text most multiprocessors
-have nothing to do: one text of 16384 tokens takes [[bench: linear_attention/1x16384x16x128/forward/ms]], and
-flash-linear-attention [[bench: linear_attention/1x16384x16x128/forward/fla, simple_gla.ms]]. With eight of 4096 tokens
-it is [[bench: linear_attention/8x4096x16x128/forward/ms]] against
-[[bench: linear_attention/8x4096x16x128/forward/fla, simple_gla.ms]]. The backward pass is the lesson's.
+**What is missing.** Packed sequences aren't cut: the host doesn't know how long they are. A single long one is walked
+along by one program for each head and 64 columns. The backward pass is the lesson's.
 
 **Contract.** As the lesson's. float32, heads wider than 128, and strides that no descriptor fits (a last stride other
 than 1, others that are no multiple of 16 bytes) are left to the lesson's kernels.
@@ -44,6 +46,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 from academy import checks, device, script
 from academy.launch import launch
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -51,8 +55,8 @@ import triton.language as tl
 from annotated_examples.common.attention import head, sequence
 from annotated_examples.common.attention_tiles import describe, load_rows
 from annotated_examples.common.chunks import (
-    between_sums, contract, decays_of_sums, load_gates, load_state, new_like, new_state, state_product, store_block,
-    suits, tensor,
+    between_sums, contract, decays_of_sums, length_of_parts, load_block, load_gates, load_state, new_like, new_state,
+    state_product, store_block, suits, tensor,
 )  # fmt: skip
 from annotated_examples.common.opaque import opaque
 from annotated_examples.recurrences import linear_attention as lesson
@@ -70,32 +74,67 @@ def walk_kernel(
     q_desc, k_desc, v_desc,  # descriptors of (B, Hk, T, D) and (B, H, T, E)
     g_tensor, initial_tensor,  # (pointer, four strides) of (B, H, T) and (sequences, H, D, E), or None
     o_tensor, final_tensor,  # the same, of (B, H, T, E) and (sequences, H, D, E)
-    sequences, widths, H, group, scale,  # the first two: (where sequences begin, or None; T) and (D, E)
+    cu_ptr, T, sizes, H, group, scale,  # where sequences begin, or None; T; (parts of each, their length, D, E)
     BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    D, E = widths
+    parts, LENGTH, D, E = sizes
     tiles = tl.cdiv(E, BLOCK_E)
-    b, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
-    start, length = sequence(sequences[0], b, sequences[1])
-    PACKED: tl.constexpr = sequences[0] is not None
+    part, h, tile = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H, tl.program_id(0) % tiles
+    b, begin = part // parts, part % parts * LENGTH
+    start, length = sequence(cu_ptr, b, T)
+    PACKED: tl.constexpr = cu_ptr is not None
     entry = 0 if PACKED else b
-    o_head = head(o_tensor, b, h, start)
     offs_d, offs_e = tl.arange(0, BLOCK_D), tile * BLOCK_E + tl.arange(0, BLOCK_E)
-    state = load_state(initial_tensor, b, h, offs_d, D, offs_e, E)
-    for start_t in tl.range(0, length, BLOCK_T, num_stages=STAGES):
+    state = load_state(initial_tensor, part, h, offs_d, D, offs_e, E)
+    for start_t in tl.range(begin, tl.minimum(length, begin + LENGTH), BLOCK_T, num_stages=STAGES):
         offs_t = start_t + tl.arange(0, BLOCK_T)
-        q = load_rows(q_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
         k = load_rows(k_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
         v = load_rows(v_desc, entry, h, start, start_t, length, PACKED, BLOCK_T, BLOCK_E, tile * BLOCK_E)
         sums, left, kept, whole = decays_of_sums(load_gates(g_tensor, b, h, start, offs_t, length))
-        # [[tag: LA-chunk]]: the scores inside of the chunk, what came before it, and both together.
-        p = tl.dot(q, tl.trans(k), input_precision="ieee") * scale * between_sums(sums)
-        o = state_product(q, state, "ieee") * (left * scale)[:, None]
-        o = tl.dot(p.to(v.dtype), v, o, input_precision="ieee")
-        store_block(o_head, o, offs_t, length, offs_e, E)
+        if o_tensor[0] is not None:
+            q = load_rows(q_desc, entry, h // group, start, start_t, length, PACKED, BLOCK_T, BLOCK_D)
+            # [[tag: LA-chunk]]: the scores inside of the chunk, what came before it, and both together.
+            p = tl.dot(q, tl.trans(k), input_precision="ieee") * scale * between_sums(sums)
+            o = state_product(q, state, "ieee") * (left * scale)[:, None]
+            o = tl.dot(p.to(v.dtype), v, o, input_precision="ieee")
+            store_block(head(o_tensor, b, h, start), o, offs_t, length, offs_e, E)
         # [[tag: LA-next]]: of the example's first token `pid=0, start_t=0: kept[0] = 0.6065` is left at its chunk's
         # end, and of the state before that chunk `pid=0, start_t=0: whole = 0.2231`.
         state = tl.dot(tl.trans(k), (v * kept[:, None]).to(v.dtype), state * whole, input_precision="ieee")
+    if final_tensor[0] is not None:
+        store_block(head(final_tensor, part, h, 0), state, offs_d, D, offs_e, E)
+
+
+# ## A long text of few heads
+#
+# One program for each head would leave most of the card idle. So a long sequence is cut into parts, which are walked
+# along at the same time. First each part starts from nothing, and leaves what its own tokens write. What came before a
+# part fades by the product of all its gates. So the true states are a short walk over parts: [[tag: LA-next]] again,
+# with a part for a chunk. Then every part is walked along once more, from its true state, and now the outputs are
+# stored.
+#
+# This kernel is the walk over parts. A program has `BLOCK_D` rows of the states of one head. In the end `states_tensor`
+# has the state *before* each part.
+@triton.jit
+def join_kernel(
+    g_tensor, initial_tensor, states_tensor, final_tensor,  # (B, H, T), (B, H, D, E), (parts, H, D, E), (B, H, D, E)
+    T, sizes, H, BLOCK_T: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    parts, LENGTH, D, E = sizes
+    tiles = tl.cdiv(D, BLOCK_D)
+    b, h = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H
+    offs_d, offs_e = tl.program_id(0) % tiles * BLOCK_D + tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_E)
+    state = load_state(initial_tensor, b, h, offs_d, D, offs_e, E)
+    for n in tl.range(0, parts):
+        part = head(states_tensor, b * parts + n, h, 0)
+        own = load_block(part, offs_d, D, offs_e, E)
+        store_block(part, state, offs_d, D, offs_e, E)
+        for start_t in tl.range(n * LENGTH, n * LENGTH + LENGTH, BLOCK_T):
+            _, _, _, whole = decays_of_sums(load_gates(g_tensor, b, h, 0, start_t + tl.arange(0, BLOCK_T), T))
+            state *= whole
+        # In the example `pid=0, n=1, start_t=2: whole = 0.1054` is left of the first part's state after the second, and
+        # what that wrote is added.
+        state += own
     store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
 
 
@@ -109,31 +148,42 @@ def walk_kernel(
     "-> (Tensor, Tensor)",
     lambda q, k, v, g, initial, cu_seqlens, **scale: (torch.empty_like(v), new_state(q, v, cu_seqlens)),
 )
-def linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None):
-    """`(o, final_state)`, as the lesson's."""
+def linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, *, scale, BLOCK_T=None, BLOCK_E=None, LENGTH=None):
+    """`(o, final_state)`, as the lesson's. LENGTH: tokens of a part; None: what was fastest."""
     if not suits(q, k, v):
         tiles = dict(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
         return lesson.linear_attention_forward(q, k, v, g, initial_state, cu_seqlens, scale=scale, **tiles)
-    checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E)
+    checks.power_of_two(BLOCK_T=BLOCK_T, BLOCK_E=BLOCK_E, LENGTH=LENGTH)
     (D, E), H = (q.shape[3], v.shape[3]), v.shape[1]
     BLOCK_D, BLOCK_T = max(16, triton.next_power_of_2(D)), BLOCK_T or 64
     BLOCK_E = BLOCK_E or (64 if BLOCK_D > 32 else min(64, max(16, triton.next_power_of_2(E))))
-    o, final = new_like(v, cu_seqlens), new_state(q, v, cu_seqlens)
+    o, final, T = new_like(v, cu_seqlens), new_state(q, v, cu_seqlens), q.shape[2]
+    programs = final.shape[0] * H * triton.cdiv(E, BLOCK_E)
+    LENGTH = LENGTH or length_of_parts(T, programs, cu_seqlens)
     if final.numel():
-        launch(
-            walk_kernel, (final.shape[0] * H * triton.cdiv(E, BLOCK_E),),
-            (
-                describe(q, BLOCK_T, BLOCK_D), describe(k, BLOCK_T, BLOCK_D), describe(v, BLOCK_T, BLOCK_E),
-                tensor(g, cu_seqlens), tensor(initial_state), tensor(o, cu_seqlens), tensor(final),
-                (cu_seqlens, q.shape[2]), (D, E),
-            ),
-            (H, H // q.shape[1], scale),
-            BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, BLOCK_E=BLOCK_E, STAGES=2, num_warps=2 if BLOCK_D <= 32 else 4,
-        )  # fmt: skip
+        parts = triton.cdiv(T, LENGTH)
+        described = describe(q, BLOCK_T, BLOCK_D), describe(k, BLOCK_T, BLOCK_D), describe(v, BLOCK_T, BLOCK_E)
+        given, numbers = tensor(g, cu_seqlens), (cu_seqlens, T, (parts, LENGTH, D, E))
+        sizes = dict(BLOCK_T=BLOCK_T, BLOCK_D=BLOCK_D, BLOCK_E=BLOCK_E, STAGES=2, num_warps=2 if BLOCK_D <= 32 else 4)
+        walk = partial(launch, walk_kernel, (programs * parts,), numbers=(H, H // q.shape[1], scale), **sizes)
+        before, after = tensor(initial_state), tensor(final)
+        if parts > 1:
+            before = tensor(final.new_empty(final.shape[0] * parts, *final.shape[1:]))
+            walk((*described, given, tensor(None), tensor(None), before, *numbers))
+            launch(
+                join_kernel, (final.shape[0] * H * triton.cdiv(D, 16),),
+                (given, tensor(initial_state), before, after, *numbers[1:]), (H,),
+                BLOCK_T=min(LENGTH, 1024), BLOCK_D=16, BLOCK_E=triton.next_power_of_2(E),
+            )  # fmt: skip
+            after = tensor(None)
+        walk((*described, given, before, tensor(o, cu_seqlens), after, *numbers))
     return o, final
 
 
 # ## Public functions
+LAUNCHERS = (linear_attention_forward, lesson.linear_attention_backward)
+
+
 def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):
     """The same as `annotated_examples.recurrences.linear_attention.linear_attention`, but faster.
 
@@ -149,7 +199,7 @@ def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_
     """
     scale = contract(q, k, v, g, scale, initial_state, return_final_state)
     q, k, v, g = (None if x is None else x.transpose(1, 2) for x in (q, k, v, g))
-    o, final = attend(q, k, v, g, initial_state, None, scale, linear_attention_forward)
+    o, final = attend(q, k, v, g, initial_state, None, scale, *LAUNCHERS)
     return (o.transpose(1, 2), final) if return_final_state else o.transpose(1, 2)
 
 
@@ -168,19 +218,21 @@ def linear_attention_varlen(q, k, v, cu_seqlens, g=None, *, scale=None, initial_
     """
     scale = contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens, packed=True)
     q, k, v, g = (None if x is None else x.transpose(0, 1).unsqueeze(0) for x in (q, k, v, g))
-    o, final = attend(q, k, v, g, initial_state, cu_seqlens, scale, linear_attention_forward)
+    o, final = attend(q, k, v, g, initial_state, cu_seqlens, scale, *LAUNCHERS)
     o = o.squeeze(0).transpose(0, 1)
     return (o, final) if return_final_state else o
 
 
 # ## A run small enough to watch
 #
-# Four tokens in chunks of two, one head of 8 numbers: a descriptor's rows have at least 16 bytes.
+# Four tokens in chunks of two, one head of 8 numbers: a descriptor's rows have at least 16 bytes. Then the same in two
+# parts, each of one chunk.
 def EXAMPLE():
     at = torch.arange(32, device=device.DEVICE)
     q, k, v = ((at * step % 5 - 2).half().view(1, 1, 4, 8) for step in (1, 3, 7))
     g = torch.tensor([[[-1.0, -0.5, -0.25, -2.0]]], device=device.DEVICE)
     linear_attention_forward(q, k, v, g, None, None, scale=1.0, BLOCK_T=2, BLOCK_E=8)
+    linear_attention_forward(q, k, v, g, None, None, scale=1.0, BLOCK_T=2, BLOCK_E=8, LENGTH=2)
 
 
 if __name__ == "__main__":

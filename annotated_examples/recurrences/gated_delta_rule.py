@@ -50,7 +50,7 @@ from annotated_examples.common.chunks import (
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import multiply_add
 from annotated_examples.recurrences.linear_attention import (
-    key_gradients_kernel, outputs_kernel, query_gradients_kernel, sizes,
+    key_gradients_kernel, of_keys, of_queries, outputs_kernel, query_gradients_kernel, sizes,
 )  # fmt: skip
 
 
@@ -369,13 +369,13 @@ def gated_delta_rule_backward(
         inputs = [packed(x) for x in (do, q, k, u, g)]
         more = launch | dict(sequences=chunks.sequences, heads=Hk, group=H // Hk, scale=scale)
         query_gradients_kernel[(chunks.count * Hk,)](
-            *inputs, tensor(states), tensor(dstates), packed(dq), packed(dg), **more
+            *inputs, tensor(states), tensor(dstates), packed(dq), packed(dg), **of_queries(more)
         )
         key_gradients_kernel[(chunks.count * Hk,)](
-            *inputs, tensor(dstates), packed(dk_part), tensor(None), packed(dg), **more
+            *inputs, tensor(dstates), packed(dk_part), tensor(None), packed(dg), **of_keys(more)
         )
-        # On Hopper kernels like this one were compiled wrongly with four warps: flash-linear-attention, issue 984. The
-        # fast version's was right with a single stage: then the next tile isn't loaded while this one is used.
+        # On Hopper kernels like this one were compiled wrongly with four warps: flash-linear-attention, issue 984. One
+        # stage, as in linear attention's first kernel: dR and U are multiplied and used number by number, too.
         wy_backward_kernel[(chunks.count * Hk,)](
             packed(k), packed(v), packed(g), packed(beta), packed(u), packed(dr), tensor(states),
             packed(dk_part), packed(dk), packed(dv), packed(dg), packed(dbeta),

@@ -214,8 +214,6 @@ def query_gradients_kernel(
     if start_t >= length:
         return
     offs_t, offs_d = start_t + tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_D)
-    q = load_block(head(q_tensor, b, hk, start), offs_t, length, offs_d, D)
-    k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
     dq = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
     for member in tl.range(0, group):
         h = hk * group + member
@@ -232,7 +230,9 @@ def query_gradients_kernel(
             if dg_tensor[0] is not None:
                 dstate = load_block(head(dstates_tensor, c, h, 0), offs_d, D, offs_e, E)
                 through += tl.sum(state.to(tl.float32) * dstate, axis=1)
-        # **dQ**, [[tag: LA-dq]]
+        # **dQ**, [[tag: LA-dq]]. What isn't needed in the loop is loaded after it, when registers are free again.
+        q = load_block(head(q_tensor, b, hk, start), offs_t, length, offs_d, D)
+        k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
         dq_state *= (decay_from_start(g) * scale)[:, None]
         dq += multiply_add((dp * decay_between(g, k.dtype) * scale).to(k.dtype), k, dq_state, INPUT_PRECISION)
         # Two of the four sums for the gates, [[tag: LA-dg]]: what each token reads from the state before the chunk, and
@@ -257,16 +257,15 @@ def key_gradients_kernel(
     if start_t >= length:
         return
     offs_t, offs_d = start_t + tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_D)
-    q = load_block(head(q_tensor, b, hk, start), offs_t, length, offs_d, D)
-    k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
-    # **Pᵀ** without its decay, the same for all heads of the group.
-    scores = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale
     dk = tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
     for member in tl.range(0, group):
         h = hk * group + member
+        q = load_block(head(q_tensor, b, hk, start), offs_t, length, offs_d, D)
+        k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
         g = load_gates(g_tensor, b, h, start, offs_t, length)
-        decay, kept = decay_between_transposed(g, k.dtype), decay_to_end(g)
-        p = scores * decay
+        kept = decay_to_end(g)
+        # **Pᵀ**. The decay is computed again below: kept until then, it would take registers from the loop.
+        p = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale * decay_between_transposed(g, k.dtype)
         dp, dk_state = tl.zeros((BLOCK_T, BLOCK_T), tl.float32), tl.zeros((BLOCK_T, BLOCK_D), tl.float32)
         for start_e in tl.range(0, E, BLOCK_E):
             offs_e = start_e + tl.arange(0, BLOCK_E)
@@ -282,7 +281,8 @@ def key_gradients_kernel(
                 store_block(head(dv_tensor, b, h, start), dv, offs_t, length, offs_e, E)
         # **dK**, [[tag: LA-dk]]
         dk_state *= kept[:, None]
-        dk += multiply_add((dp * decay * scale).to(q.dtype), q, dk_state, INPUT_PRECISION)
+        ds = dp * decay_between_transposed(g, k.dtype) * scale
+        dk += multiply_add(ds.to(q.dtype), q, dk_state, INPUT_PRECISION)
         # All four sums: `pid=1, h=0: dg[1] = 0.08983`.
         if dg_tensor[0] is not None:
             others = load_gates(dg_tensor, b, h, start, offs_t, length)
@@ -312,6 +312,19 @@ def sizes(q, v, BLOCK_T, BLOCK_E):
         BLOCK_E=BLOCK_E or min(most, max(least, triton.next_power_of_2(E))),
         num_warps=2 if BLOCK_D <= 32 and q.dtype != torch.float32 else 4 if narrow else 8, num_stages=2,
     )  # fmt: skip
+
+
+# The two kernels of a chunk's gradients have constants of their own. The first has one stage: no tile is loaded before
+# the last one was used. A state is both multiplied and summed number by number there. With two stages Triton 3.6 and 3.7
+# keep it in a single place, and copy the next one there while the tensor cores may still read it. The second has eight
+# warps: on four it has too few registers.
+def of_queries(launch):
+    return launch | dict(num_stages=1)
+
+
+def of_keys(launch):
+    large = launch["BLOCK_T"] == 64 and launch["BLOCK_D"] > 32
+    return launch | dict(num_warps=8) if large else launch
 
 
 def chunk_states(k, v, g, initial_state, cu_seqlens, chunks, launch):
@@ -380,10 +393,10 @@ def linear_attention_backward(do, dfinal, q, k, v, g, initial_state, cu_seqlens,
         inputs = [packed(x) for x in (do, q, k, v, g)]
         launch |= dict(sequences=chunks.sequences, heads=Hk, group=H // Hk, scale=scale)
         query_gradients_kernel[(chunks.count * Hk,)](
-            *inputs, tensor(states), tensor(dstates), packed(dq), packed(dg), **launch
+            *inputs, tensor(states), tensor(dstates), packed(dq), packed(dg), **of_queries(launch)
         )
         key_gradients_kernel[(chunks.count * Hk,)](
-            *inputs, tensor(dstates), packed(dk), packed(dv), packed(dg), **launch
+            *inputs, tensor(dstates), packed(dk), packed(dv), packed(dg), **of_keys(launch)
         )
     return dq, dk, dv, v.new_empty(0) if g is None else dg.to(g.dtype), dinitial
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 
 import torch
@@ -11,6 +13,9 @@ from academy import accuracy
 from academy.judge.fences import far_apart
 from tests.kernels import harness
 from tests.kernels.harness import randn
+
+#: Widths of keys and of values for which the launchers choose different tiles or warps.
+WIDTHS = [(D, E) for D in (16, 32, 64, 128, 256) for E in (16, 32, 64, 256)] + [(128, 128), (100, 33), (192, 256)]
 
 
 def tensors(B=1, T=40, Hk=1, H=2, D=5, E=6, *, dtype=torch.float32, decay=1.0, layout=lambda values: values):
@@ -34,6 +39,23 @@ def with_beta(inputs: dict, most: float = 1.0) -> dict:
         | dict(beta=beta)
         | {n: x for n, x in inputs.items() if n == "cu_seqlens"}
     )
+
+
+def with_sizes(attend, launchers, **sizes) -> Callable:
+    """The public function with launchers that get these sizes of tiles, which it has no way to pass."""
+    known = [inspect.signature(launcher).parameters for launcher in launchers]
+    sized = [
+        functools.partial(launcher, **{name: size for name, size in sizes.items() if name in taken})
+        for launcher, taken in zip(launchers, known)
+    ]
+
+    def function(q, k, v, g=None, beta=None, *, initial_state=None, return_final_state=False, scale=None):
+        given = [x.transpose(1, 2) for x in (q, k, v)] + [None if g is None else g.transpose(1, 2)]
+        given += [] if beta is None else [beta.transpose(1, 2)]
+        o, state = attend(*given, initial_state, None, scale or q.shape[-1] ** -0.5, *sized)
+        return (o.transpose(1, 2), state) if return_final_state else o.transpose(1, 2)
+
+    return function
 
 
 def upstreams(inputs, layout: Callable = lambda values: values) -> dict:

@@ -331,11 +331,23 @@ def test_70_000_sequences_of_one_token():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize(("D", "E"), [(16, 16), (32, 32), (64, 64), (128, 128), (100, 33), (192, 256)])
+@pytest.mark.parametrize(("D", "E"), chunk_cases.WIDTHS)
 def test_lengths_of_a_real_call(D, E, dtype):
-    """H1 to H4, H6: where compilers are known to go wrong."""
+    """H1 to H4, H6: where compilers are known to go wrong. All sizes of tiles and numbers of warps that are chosen."""
     inputs = tensors(B=2, T=500, Hk=2, H=4, D=D, E=E, dtype=dtype, decay=0.1)
     right(inputs, upstreams(inputs))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("D", [16, 64])
+@pytest.mark.parametrize("BLOCK_T", [16, 32, 64])
+def test_chunks_of_all_sizes_compile_right(BLOCK_T, D, dtype):
+    """H1 to H4, H6 again: sizes of chunks that a caller of the launchers may ask for."""
+    inputs = tensors(B=2, T=200, Hk=2, H=4, D=D, E=64, dtype=dtype, decay=0.1)
+    launchers = module.gated_delta_rule_forward, module.gated_delta_rule_backward
+    function = chunk_cases.with_sizes(module.attend, launchers, BLOCK_T=BLOCK_T)
+    chunk_cases.assert_right(function, module.gated_delta_rule_reference, inputs, upstreams(inputs))
 
 
 @pytest.mark.parametrize(

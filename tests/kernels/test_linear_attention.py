@@ -23,19 +23,24 @@ The traps of such kernels in use, and the check or mutant ("…") that holds eac
 18. Errors of the exponential add up in a product of forty: `exponentials`, "the hardware's exponential".
 19. Tensor cores cut float32 factors off where they should be rounded: `factors_that_are_cut_off`, two mutants.
 
-What compilers got wrong on Hopper (H1 to H10), and what holds each here and in the delta rule:
+What compilers got wrong on Hopper (H1 to H11), and what holds each here and in the delta rule:
 
 - H1, a product of a transposed tile that was just computed: `test_only_loaded_tiles_are_transposed`.
 - H2, tiles 32 wide on four warps; H3, the delta rule's last kernel on four warps: `test_warps_that_compile_right`, and
     on a card `test_long_sequences_of_many_heads` of the fast versions.
 - H4, an odd width of 16-bit numbers: `test_widths`. H5, a scale of the int 1: `test_scale`.
-- H6, running sums after products: on a card `test_lengths_of_a_real_call`, which tries H1 to H4 as well.
+- H6, running sums after products: on a card `test_lengths_of_a_real_call`, which tries H1 to H4 as well, with all sizes
+    of tiles and numbers of warps that are chosen; `test_chunks_of_all_sizes_compile_right` with those that are asked
+    for. The fast versions' are `test_every_width_compiles_right` and `test_chunks_that_are_asked_for`.
 - H7, more than 65,535 programs along an axis: `test_every_grid_has_one_axis`, on a card 70,000 sequences of one token.
 - H8, offsets of 32 bits: `test_offsets_beyond_32_bits`, on a card `test_more_than_2_to_the_31_elements`.
-- H9, scans from the end: on a card `test_both_directions_compile_right` of cumsum, and
+- H9, scans from the end: on a card `test_a_scan_compiles_right` of linear_recurrence, along both axes, in both
+    directions, by 1 to 8 warps; of the kernels, `test_both_directions_compile_right` of cumsum, and
     `test_scans_of_both_directions_compile_right` of linear_recurrence.
 - H10, tiles up to 32 columns wide of values that were computed, on four warps: the assembler loses where they lie.
     `test_narrow_values_are_padded`, and the machine code of every kernel in `test_every_kernel_fits`.
+- H11, a tile that is both multiplied and used number by number, in two stages: the next one is copied over it while the
+    tensor cores may still read it. `test_stages_that_compile_right`.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
@@ -523,14 +528,16 @@ def test_only_loaded_tiles_are_transposed(lesson):
                 assert name in loaded, f"{function.name} transposes {name}, which it has not loaded"
 
 
-def warps_of(lesson, monkeypatch, D, dtype):
-    """The number of warps of each kernel, forward and backward."""
+def options_of(lesson, monkeypatch, D, dtype):
+    """The numbers of warps and of stages of each kernel, forward and backward."""
     found = {}
 
     def kernel(name):
         class Kernel:
             def __getitem__(self, grid):
-                return lambda *arguments, num_warps, **constants: found.setdefault(name, num_warps)
+                return lambda *arguments, num_warps, num_stages, **constants: found.setdefault(
+                    name, (num_warps, num_stages)
+                )
 
         return Kernel()
 
@@ -547,13 +554,21 @@ def warps_of(lesson, monkeypatch, D, dtype):
 @pytest.mark.parametrize("lesson", [module, delta_rule], ids=["linear attention", "delta rule"])
 def test_warps_that_compile_right(lesson, monkeypatch):
     """H2: never four for tiles 32 wide. H3: two or eight for the kernel that takes a chunk's system apart."""
-    narrow = warps_of(lesson, monkeypatch, 32, torch.bfloat16)
-    assert len(narrow) > 3 and set(narrow.values()) == {2}
+    narrow = options_of(lesson, monkeypatch, 32, torch.bfloat16)
+    assert len(narrow) > 3 and {warps for warps, _ in narrow.values()} == {2}
     if lesson is delta_rule:
         for D in (16, 64, 128, 256):
             for dtype in (torch.bfloat16, torch.float32):
                 wanted = 8 if D in (64, 128) and dtype == torch.bfloat16 else 2
-                assert warps_of(lesson, monkeypatch, D, dtype)["wy_backward_kernel"] == wanted
+                assert options_of(lesson, monkeypatch, D, dtype)["wy_backward_kernel"][0] == wanted
+
+
+@pytest.mark.parametrize("lesson", [module, delta_rule], ids=["linear attention", "delta rule"])
+def test_stages_that_compile_right(lesson, monkeypatch):
+    """H11: one stage where tiles are both multiplied and used number by number."""
+    found = options_of(lesson, monkeypatch, 128, torch.bfloat16)
+    of_chunks = [found[name][1] for name in ("query_gradients_kernel", "wy_backward_kernel") if name in found]
+    assert of_chunks == [1] * (1 + (lesson is delta_rule)) and found["key_gradients_kernel"] == (8, 2)
 
 
 @pytest.mark.parametrize(("D", "E", "width"), [(16, 8, 16), (32, 20, 32), (33, 20, 64), (128, 16, 64), (64, 256, 32)])
@@ -593,11 +608,23 @@ def test_70_000_sequences_of_one_token():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize(("D", "E"), [(16, 16), (32, 32), (64, 64), (128, 128), (100, 33), (256, 256)])
+@pytest.mark.parametrize(("D", "E"), chunk_cases.WIDTHS)
 def test_lengths_of_a_real_call(D, E, dtype):
-    """H1 to H4, H6: where compilers are known to go wrong."""
+    """H1 to H4, H6: where compilers are known to go wrong. All sizes of tiles and numbers of warps that are chosen."""
     inputs = tensors(B=2, T=500, Hk=2, H=4, D=D, E=E, dtype=dtype, decay=0.1)
     right(inputs, upstreams(inputs))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("D", [16, 64])
+@pytest.mark.parametrize("BLOCK_T", [16, 32, 64])
+def test_chunks_of_all_sizes_compile_right(BLOCK_T, D, dtype):
+    """H1 to H4, H6 again: sizes of chunks that a caller of the launchers may ask for."""
+    inputs = tensors(B=2, T=200, Hk=2, H=4, D=D, E=64, dtype=dtype, decay=0.1)
+    launchers = module.linear_attention_forward, module.linear_attention_backward
+    function = chunk_cases.with_sizes(module.attend, launchers, BLOCK_T=BLOCK_T)
+    chunk_cases.assert_right(function, module.linear_attention_reference, inputs, upstreams(inputs))
 
 
 # ---------------------------------------------------------------- errors

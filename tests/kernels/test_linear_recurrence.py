@@ -23,8 +23,10 @@ import functools
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
-from academy import accuracy
+from academy import accuracy, device
 from annotated_examples.fast import linear_recurrence as fast
 from annotated_examples.recurrences import linear_recurrence as lesson
 from tests.kernels import harness
@@ -377,6 +379,47 @@ def test_more_than_a_tuned_tile(shape):
     assert_right(
         fast.linear_recurrence, lesson.linear_recurrence_reference, everything(*shape), (randn(*shape), randn(B, D))
     )
+
+
+@triton.jit
+def one_after_the_other(a, x, b, y):
+    return a * b, b * x + y
+
+
+@triton.jit
+def scan_kernel(a_ptr, x_ptr, sums_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    a, x = tl.load(a_ptr + at), tl.load(x_ptr + at)
+    sums = tl.cumsum(x, axis=AXIS, reverse=REVERSE)
+    a, x = tl.associative_scan((a, x), AXIS, one_after_the_other, reverse=REVERSE)
+    tl.store(a_ptr + at, a)
+    tl.store(x_ptr + at, x)
+    tl.store(sums_ptr + at, sums)
+
+
+@pytest.mark.parametrize("REVERSE", [False, True], ids=["from the start", "from the end"])
+@pytest.mark.parametrize("AXIS", [0, 1])
+@pytest.mark.parametrize("num_warps", [1, 2, 4, 8] if not device.INTERPRET else [1])
+@pytest.mark.parametrize("size", [16, 128, 1024, 4096] if not device.INTERPRET else [16])
+def test_a_scan_compiles_right(size, num_warps, AXIS, REVERSE):
+    """H9: a scan of pairs beside a running sum, along either axis. Not the kernels of the lesson: the scan itself."""
+    other = max(1, 1024 // size)
+    shape = (other, size) if AXIS else (size, other)
+    a, x = gates(*shape, dtype=torch.float32), randn(*shape)
+    turned = (lambda y: y.flip(AXIS)) if REVERSE else lambda y: y
+    products, state, states = turned(a.double()).cumprod(AXIS), 0.0, []
+    for gate, new in zip(turned(a.double()).unbind(AXIS), turned(x.double()).unbind(AXIS)):
+        state = gate * state + new
+        states.append(state)
+    exact = dict(
+        sums=turned(turned(x.double()).cumsum(AXIS)),
+        products=turned(products),
+        states=turned(torch.stack(states, AXIS)),
+    )
+    sums = torch.empty_like(x)
+    scan_kernel[(1,)](a, x, sums, *shape, AXIS, REVERSE, num_warps=num_warps)
+    for name, value in dict(sums=sums, products=a, states=x).items():
+        assert accuracy.errors(value, exact[name]).rms < 2e-6, name
 
 
 @pytest.mark.gpu
