@@ -149,6 +149,19 @@ def new_like(x, cu_seqlens, dtype=None):
     return make(x, dtype=dtype)
 
 
+# The two kernels of a chunk's gradients have constants of their own. The queries' has one stage: no tile is loaded
+# before the last one was used. A state is both multiplied and summed number by number there. With two stages Triton 3.6
+# and 3.7 keep it in a single place, and copy the next one there while the tensor cores may still read it. The keys' has
+# eight warps where tiles are large: on four it has too few registers.
+def of_queries(launch):
+    return launch | dict(num_stages=1)
+
+
+def of_keys(launch):
+    large = launch["BLOCK_T"] == 64 and launch["BLOCK_D"] > 32
+    return launch | dict(num_warps=8) if large else launch
+
+
 # ## How much is left
 #
 # A gate, at most 0, is the logarithm of a decay. The textbook adds gates up from the chunk's start and takes a

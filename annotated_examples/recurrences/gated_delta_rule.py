@@ -44,13 +44,13 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.chunks import (
     chunk_at, chunks_of, contract, cut, decay_between, decay_between_transposed, decay_from_start, decay_of_all,
-    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, state_product, states_between,
-    store_block, sums_from, tensor,
+    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, of_keys, of_queries,
+    state_product, states_between, store_block, sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import multiply_add
 from annotated_examples.recurrences.linear_attention import (
-    key_gradients_kernel, of_keys, of_queries, outputs_kernel, query_gradients_kernel, sizes,
+    key_gradients_kernel, outputs_kernel, query_gradients_kernel, sizes,
 )  # fmt: skip
 
 

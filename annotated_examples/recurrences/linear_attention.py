@@ -51,8 +51,8 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.chunks import (
     chunk_at, chunks_of, contract, cut, decay_between, decay_between_transposed, decay_from_start, decay_of_all,
-    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, state_product, states_between,
-    store_block, sums_from, tensor,
+    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, of_keys, of_queries,
+    state_product, states_between, store_block, sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import input_precision, multiply_add
@@ -312,19 +312,6 @@ def sizes(q, v, BLOCK_T, BLOCK_E):
         BLOCK_E=BLOCK_E or min(most, max(least, triton.next_power_of_2(E))),
         num_warps=2 if BLOCK_D <= 32 and q.dtype != torch.float32 else 4 if narrow else 8, num_stages=2,
     )  # fmt: skip
-
-
-# The two kernels of a chunk's gradients have constants of their own. The first has one stage: no tile is loaded before
-# the last one was used. A state is both multiplied and summed number by number there. With two stages Triton 3.6 and 3.7
-# keep it in a single place, and copy the next one there while the tensor cores may still read it. The second has eight
-# warps: on four it has too few registers.
-def of_queries(launch):
-    return launch | dict(num_stages=1)
-
-
-def of_keys(launch):
-    large = launch["BLOCK_T"] == 64 and launch["BLOCK_D"] > 32
-    return launch | dict(num_warps=8) if large else launch
 
 
 def chunk_states(k, v, g, initial_state, cu_seqlens, chunks, launch):
