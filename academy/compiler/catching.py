@@ -18,6 +18,7 @@ from triton.runtime.jit import JITFunction
 
 from academy.compiler import machine_code, messages
 from academy.compiler.cards import Card
+from academy.compiler.overtaken import overtaken
 from academy.compiler.stand_in import on_card
 
 #: The smallest tile of `tl.dot` along K that every dtype and card takes.
@@ -85,6 +86,9 @@ class Catcher:
             entry |= self._looked_at(compiled)
             if entry["shared"] > self.card.shared:
                 entry["problems"] = [*problems, dict(file=file, line=line, **messages.too_large(entry, self.card))]
+            if tiles := entry.pop("overtaken"):
+                wrong = dict(file=file, line=line, **messages.copied_over(entry, tiles))
+                entry["problems"] = [*entry["problems"], wrong]
             if lost := entry.pop("lost"):
                 wrong = dict(file=file, line=line, **messages.badly_assembled(entry, lost))
                 entry["problems"] = [*entry["problems"], wrong]
@@ -112,6 +116,7 @@ class Catcher:
     def _looked_at(self, compiled: Any) -> dict:
         found = dict(shared=compiled.metadata.shared, num_warps=compiled.metadata.num_warps, hash=compiled.hash)
         found["signature"] = {name: str(kind) for name, kind in compiled.src.signature.items()}
+        found["overtaken"] = overtaken(compiled.asm["ttgir"])
         used: dict[str, int] = {}
         text = ""
         if self.detail or "wgmma" in compiled.asm["ptx"]:

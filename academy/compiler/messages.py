@@ -65,6 +65,18 @@ def badly_assembled(entry: dict, lost: list[str]) -> dict:
     return dict(kind="assembler", message=message)
 
 
+def copied_over(entry: dict, tiles: list[str]) -> dict:
+    """The problem of a kernel that copies tiles over ones which a product may still read.
+
+    tiles: what `overtaken.overtaken` found.
+    """
+    message = (
+        f"{entry['kernel']} may compute nonsense, now and then: Triton keeps {', '.join(tiles)} in a single place, and "
+        "copies the next tile there while the tensor cores may still read the last. Take num_stages=1"
+    )
+    return dict(kind="race", message=message)
+
+
 def in_words(error: BaseException | None, kernel: JITCallable, printed: str) -> list[dict]:
     """The problems behind an exception of the compiler: dictionaries of kind, file, line and message.
 
