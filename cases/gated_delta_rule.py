@@ -68,6 +68,28 @@ one_walk = gated_delta_rule.again(modules=FAST, sizes={"m": 70, "d": 8, "n": 72}
 one_walk_of_several = one_sequence_of_several.again(modules=FAST, sizes={"m": 7, "d": 8, "n": 16}, dtypes=("bfloat16",))
 
 
+@case(
+    modules=FAST,
+    returns="GD-chunk",
+    values=tame,
+    sizes={"m": 70, "d": 8, "n": 16},
+    dtypes=("bfloat16",),
+    forward_only=True,
+)
+def in_parts(module, Q, K, V, g, beta, Sigma, s):
+    """As a long text of few heads is: in parts, of 64 tokens and of six."""
+    q, k, v, gates, betas = (x.transpose(1, 2) for x in one_head(Q, K, V, g.float(), beta))
+    o, _ = module.gated_delta_rule_forward(q, k, v, gates, betas, Sigma.float()[None, None], None, scale=s, LENGTH=64)
+    return o[0, 0]
+
+
+@in_parts.pytorch
+def _(module, Q, K, V, g, beta, Sigma, s):
+    q, k, v, gates, betas = one_head(Q, K, V, g, beta)
+    reference = module.gated_delta_rule_reference
+    return reference(q, k, v, gates, betas, scale=s, initial_state=Sigma[None, None])[0, :, 0]
+
+
 # ---------------------------------------------------------------- what is never returned
 @case(modules=MODULES, returns="GD-S", values=tame, sizes={"m": 7, "d": 3, "n": 4}, forward_only=True)
 def states(module, Q, K, V, g, beta, Sigma, d):

@@ -62,6 +62,26 @@ one_walk = linear_attention.again(modules=FAST, sizes={"m": 70, "d": 8, "n": 72}
 one_walk_of_several = one_sequence_of_several.again(modules=FAST, sizes={"m": 7, "d": 8, "n": 16}, dtypes=("bfloat16",))
 
 
+@case(
+    modules=FAST,
+    returns="LA-chunk",
+    values=tame,
+    sizes={"m": 70, "d": 8, "n": 16},
+    dtypes=("bfloat16",),
+    forward_only=True,
+)
+def in_parts(module, Q, K, V, g, Sigma, s):
+    """As a long text of few heads is: in parts, of 64 tokens and of six."""
+    q, k, v, gates = (x.transpose(1, 2) for x in one_head(Q, K, V, g.float()))
+    o, _ = module.linear_attention_forward(q, k, v, gates, Sigma.float()[None, None], None, scale=s, LENGTH=64)
+    return o[0, 0]
+
+
+@in_parts.pytorch
+def _(module, Q, K, V, g, Sigma, s):
+    return module.linear_attention_reference(*one_head(Q, K, V, g), scale=s, initial_state=Sigma[None, None])[0, :, 0]
+
+
 # ---------------------------------------------------------------- what is never returned
 @case(modules=MODULES, returns="LA-S", values=tame, sizes={"m": 7, "d": 3, "n": 4}, forward_only=True)
 def states(module, Q, K, V, g, Sigma, d):
