@@ -162,3 +162,19 @@ def test_stores(dtype):
             assert written(quick, sizes, given, mask, {}) == written(thorough, sizes, given, mask, {})
     for options in OPTIONS:
         assert written(quick, (4,), 1, None, options) == written(thorough, (4,), 1, None, options)
+
+
+@triton.jit
+def double_kernel(x_ptr, scale: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(x_ptr + offsets, scale * tl.load(x_ptr + offsets))
+
+
+def test_memory_of_arguments_is_not_copied(monkeypatch):
+    def copied(*_):
+        raise AssertionError("memory was copied onto itself")
+
+    x = torch.ones(4)
+    monkeypatch.setattr(torch.UntypedStorage, "copy_", copied)
+    double_kernel[(1,)](x[:2], scale=3.0, BLOCK=2)
+    assert x.tolist() == [3.0, 3.0, 1.0, 1.0]
