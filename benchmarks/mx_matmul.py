@@ -28,6 +28,10 @@ def inputs(shape, dtype, device):
     return dict(a=torch.randn(M, K, dtype=dtype, device=device), b=b, scale_b=scale_b, w=w)
 
 
+def called(mx_matmul):
+    return lambda a, b, scale_b, w: mx_matmul(a, b, scale_b, format="e2m1")
+
+
 def reference(a, b, scale_b, w):
     return a.double() @ w.double().t()
 
@@ -52,7 +56,7 @@ BENCH = dict(
     ],
     dtypes=[torch.bfloat16],
     inputs=inputs,
-    call=lambda mx_matmul: lambda a, b, scale_b, w: mx_matmul(a, b, scale_b),
+    call=called,
     eager=lambda a, b, scale_b, w: a @ w.t(),
     eager_name="cuBLAS, sixteen bits",
     reference=reference,

@@ -1,8 +1,11 @@
 """What `benchmarks/<op>.py` says is read strictly: a slip must not measure something else."""
 
+import dataclasses
+
 import pytest
 import torch
 
+from academy import device
 from academy.bench import operation, run
 from academy.book import benchmarks, layout
 from academy.results import figures, pages, store
@@ -20,13 +23,24 @@ def test_every_benchmark_can_be_read():
                 assert total_bytes > 0 and operations > 0, (each.name, variant.name, shape, which)
 
 
+#: Variants whose PyTorch refuses to run without a card. There the reference is taken in its place.
+ONLY_ON_A_CARD = {
+    ("scaled_matmul", "block"),
+    *((name, variant) for name in ("flash_attention", "gluon_flash_attention") for variant in ("causal", "full")),
+}
+
+
 @pytest.mark.parametrize("each", operation.discover(), ids=lambda each: each.name)
-def test_inputs_can_be_judged(each):
-    """Before anything is timed they are taken to float64, which PyTorch refuses for four bits."""
-    variant = each.variants[0]
-    inputs = run.in_float64(variant.inputs(variant.host_shape, variant.dtypes[0], "cpu"))
-    numbers = [value for value in inputs.values() if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    assert {number.dtype for number in numbers} <= {torch.float64}
+def test_ours_pass_the_judge_of_their_benchmark(each):
+    """On small inputs. What a benchmark can't call, or compares with something else, shows here, and not on a card."""
+    for variant in each.variants:
+        dtype, reference = variant.dtypes[0], variant.reference
+        inputs = variant.inputs(variant.host_shape, dtype, device.DEVICE)
+        if device.INTERPRET and (each.name, variant.name) in ONLY_ON_A_CARD:
+            variant = dataclasses.replace(variant, eager=lambda **x: reference(**x).to(dtype))  # noqa: B023
+        checker = run.Checker(variant, inputs)
+        for name, ours in variant.ours.items():
+            assert checker.problem(run.Call(ours, inputs, variant)) is None, (variant.name, name)
 
 
 def test_every_kernel_file_has_a_benchmark():
