@@ -32,17 +32,17 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
    the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. It takes
    [[bench: flash_attention/ladder/one pass/backward_ms]]. So two kernels are the default for two reasons: the same call
    gives the same bits, and they are faster. `attention_backward(…, deterministic=False)` is there to be tried.
-4. cuDNN stays ahead. Without a mask it computes at
+4. cuDNN stays ahead of two kernels. Without a mask it computes at
    [[bench: flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).rate]]. Seven products in its time would take
    1.4 times that rate, and cuBLAS, with two large matrices, reaches [[bench: device/matrix]]. So only five products can
    catch up. They are possible [below Triton](../gluon/flash_attention_backward.py), and in an order that is fixed: the
    copy unit adds each part of dQ in memory, and a counter says whose turn it is. The bits are the same on every call.
-   That takes [[bench: flash_attention/ladder/below Triton, one pass/backward_ms]] causal and
-   [[bench: flash_attention/ladder/below Triton, one pass/full_backward_ms]] unmasked. In the same run the two kernels
-   take [[bench: flash_attention/ladder/below Triton, two kernels/backward_ms]] and
-   [[bench: flash_attention/ladder/below Triton, two kernels/full_backward_ms]], and cuDNN
-   [[bench: flash_attention/ladder/below Triton, cuDNN/backward_ms]] and
-   [[bench: flash_attention/ladder/below Triton, cuDNN/full_backward_ms]]. So on a Hopper card large dense calls with
+   That takes [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/ms]] causal and
+   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/ms]] unmasked. In the same run the two kernels take
+   [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/Triton.ms]] and
+   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/Triton.ms]], and cuDNN
+   [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] and
+   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]]. So on a Hopper card large dense calls with
    heads of 64 or 128 numbers go there. Everything else, and every other card, has the two kernels.
 
 **What it costs.** As the lesson.

@@ -26,7 +26,7 @@ cycles. Meanwhile each of the two groups exponentiates 8192 scores, and a multip
 cycle: 1024 cycles for both. So the exponentials fit behind the products, if they overlap. If they don't, they make the
 step half as long again.
 
-**Measured on an H100**, forward, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers: causal
+**Measured on an H200**, forward, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers: causal
 [[bench: gluon_flash_attention:causal/4x16x16x4096x128/forward/ms]], which is
 [[bench: gluon_flash_attention:causal/4x16x16x4096x128/forward/rate]], and unmasked
 [[bench: gluon_flash_attention:full/4x16x16x4096x128/forward/ms]] or

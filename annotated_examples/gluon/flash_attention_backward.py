@@ -42,12 +42,12 @@ Could dQ be written in place, into the front of the sums? Then the gradient woul
 for as long as it lives.
 
 **Measured on an H200**, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers: causal
-[[bench: flash_attention/ladder/below Triton, one pass/backward_ms]], unmasked
-[[bench: flash_attention/ladder/below Triton, one pass/full_backward_ms]]. In the same run cuDNN took
-[[bench: flash_attention/ladder/below Triton, cuDNN/backward_ms]] and
-[[bench: flash_attention/ladder/below Triton, cuDNN/full_backward_ms]], and the two kernels in Triton
-[[bench: flash_attention/ladder/below Triton, two kernels/backward_ms]] and
-[[bench: flash_attention/ladder/below Triton, two kernels/full_backward_ms]].
+[[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/ms]], unmasked
+[[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/ms]]. In the same run cuDNN took
+[[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] and
+[[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]], and the two kernels in Triton
+[[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/Triton.ms]] and
+[[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/Triton.ms]].
 
 **Where it falls behind.** Each launch makes seven descriptors in Python. So small calls stay in Triton; [the fast
 version](../fast/flash_attention.py) decides.
