@@ -42,8 +42,8 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
    [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/Triton.ms]] and
    [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/Triton.ms]], and cuDNN
    [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] and
-   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]]. So on a Hopper card large dense calls with
-   heads of 64 or 128 numbers go there. Everything else, and every other card, has the two kernels.
+   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]]. So on a Hopper card large
+   dense calls with heads of 64 or 128 numbers go there. Everything else, and every other card, has the two kernels.
 
 **What it costs.** As the lesson.
 

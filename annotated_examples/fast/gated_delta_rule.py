@@ -20,11 +20,12 @@ walk can do all of it on its way.
    Here one kernel has the keys that ask: they read from the same state as queries do. The other has those that were
    written, to which queries and later keys come back.
 5. *A long text of few heads is cut into parts*, which are walked along at the same time. What a part does to a state is
-   a matrix, and that takes another walk: so it pays only where most of the card would be idle. One text of 16384 tokens
-   takes [[bench: gated_delta_rule/1x16384x16x128/forward/ms]], and with flash-linear-attention
-   [[bench: gated_delta_rule/1x16384x16x128/forward/fla.ms]]. Eight of 4096 tokens, which aren't cut, take
-   [[bench: gated_delta_rule/8x4096x16x128/forward/ms]] and
-   [[bench: gated_delta_rule/8x4096x16x128/forward/fla.ms]].
+   a matrix, and that takes another walk: so it pays only where most of the card would be idle. On an H100 one text of
+   16384 tokens takes [[bench: gated_delta_rule/ladder/parts/1x16384_ms]] that way, in one walk
+   [[bench: gated_delta_rule/ladder/one walk/1x16384_ms]], and with flash-linear-attention
+   [[bench: gated_delta_rule/ladder/fla/1x16384_ms]]. Eight of 4096 tokens, which aren't cut, take
+   [[bench: gated_delta_rule/ladder/parts/8x4096_ms]], and with flash-linear-attention
+   [[bench: gated_delta_rule/ladder/fla/8x4096_ms]].
 
 **What it costs.** Per chunk of $C$ tokens and head: about $2 C^3$ multiplications for the inverse, and
 $C^2 (2 D + 2 E) + 3 C D E$ in products. Inverses are written and read; backward states and differences, too.

@@ -19,11 +19,12 @@ for all multiprocessors even if each head is walked from end to end.
    computes an address, and no register holds what is on its way.
 3. *Sums of gates.* The lesson multiplies decays, which keeps all digits of float32. For 16-bit numbers a difference of
    two sums is exact enough, and a power of two is one instruction.
-4. *A long text of few heads is cut into parts*, which are walked along at the same time, twice. One text of 16384
-   tokens takes [[bench: linear_attention/1x16384x16x128/forward/ms]], and with flash-linear-attention
-   [[bench: linear_attention/1x16384x16x128/forward/fla, simple_gla.ms]]. Eight of 4096 tokens, which aren't cut, take
-   [[bench: linear_attention/8x4096x16x128/forward/ms]] and
-   [[bench: linear_attention/8x4096x16x128/forward/fla, simple_gla.ms]].
+4. *A long text of few heads is cut into parts*, which are walked along at the same time, twice. On an H100 one text of
+   16384 tokens takes [[bench: linear_attention/ladder/parts/1x16384_ms]] that way, in one walk
+   [[bench: linear_attention/ladder/one walk/1x16384_ms]], and with flash-linear-attention
+   [[bench: linear_attention/ladder/fla/1x16384_ms]]. Eight of 4096 tokens, which aren't cut, take
+   [[bench: linear_attention/ladder/parts/8x4096_ms]], and with flash-linear-attention
+   [[bench: linear_attention/ladder/fla/8x4096_ms]].
 
 [[figure: chunks/pairs]]
 
