@@ -47,10 +47,10 @@ bfloat16, where nothing is quantized, [[bench: linear/ladder/bfloat16/8192_ms]].
 
 **Where it falls behind.** A smaller layer gains less: at 4096 `"tensor"` takes
 [[bench: linear/ladder/tensor/4096_ms]], `"block"` [[bench: linear/ladder/block/4096_ms]] and bfloat16
-[[bench: linear/ladder/bfloat16/4096_ms]]. That is in a graph. A layer has some fifteen launches, and at this size
-Python needs longer for them than the GPU for the work: launched one by one it takes
-[[bench: linear/4096x4096x4096/forward+backward/ms]], bfloat16
-[[bench: linear/4096x4096x4096/forward+backward/bfloat16.ms]].
+[[bench: linear/ladder/bfloat16/4096_ms]]. And a layer has some fifteen launches. Where it isn't large, and not captured
+in a graph, Python needs longer for them than the GPU for the work. At 1000 x 3000 x 5000, where rows aren't aligned to
+16 bytes either, `"row"` takes [[bench: linear:row/1000x3000x5000/forward+backward/ms]], and bfloat16, compiled,
+[[bench: linear:row/1000x3000x5000/forward+backward/torch.compile.ms]].
 
 **Contract.** `x` (…, K), `weight` (N, K) and `bias` (N,) have the same dtype, float32, float16 or bfloat16, and any
 strides. No size has to be a multiple of anything. What is kept for the backward pass is `x` and `weight`, as they are;
