@@ -190,12 +190,13 @@ def slope(window, u: tl.constexpr, dy, weights, bias, SILU: tl.constexpr, W: tl.
     return dz
 
 
-# [[tag: CC-dx]], without the gradient of the final state: the oldest of the slopes is that of the token itself.
+# [[tag: CC-dx]], without the gradient of the final state: the oldest of the slopes is that of the token itself. `there`
+# of them exist. A tap that is NaN mustn't be multiplied by the zeros of the others.
 @triton.jit
-def gradient(dzs, weights, W: tl.constexpr):
+def gradient(dzs, weights, there, W: tl.constexpr):
     dx = weights[W - 1] * dzs[0]
     for k in tl.static_range(1, W):
-        dx += weights[W - 1 - k] * dzs[k]
+        dx += tl.where(k < there, weights[W - 1 - k] * dzs[k], 0.0)
     return dx
 
 
@@ -250,7 +251,7 @@ def causal_conv1d_backward_kernel(
             dbias += dz
             dweights = more(dweights, dz, window, u, True, W)
             dzs = dzs + (dz,)
-            tl.store(dx_ptrs + u * step_dx, gradient(dzs, weights, W), mask=mask_d & (t + u - begin >= W - 1))
+            tl.store(dx_ptrs + u * step_dx, gradient(dzs, weights, W, W), mask=mask_d & (t + u - begin >= W - 1))
             dzs = dzs[1:]
         dx_ptrs += ROWS * step_dx
         seen = window[ROWS:]
@@ -267,9 +268,9 @@ def causal_conv1d_backward_kernel(
             dzs = dzs + (dz,)
             # Token 4 was seen by itself, through the last tap, and tokens 3 and 2 by it through the others:
             # `pid=0, t=4, u=0: dx[0] = 10` is the gradient of token 3, `pid=0, t=4, u=1: dx[0] = 100` that of token 4.
-            dx = gradient(dzs, weights, W)
-            # The last inputs are in the final state, too.
             past = row - length
+            dx = gradient(dzs, weights, W - 1 - past, W)
+            # The last inputs are in the final state, too.
             if dfinal_ptr is not None:
                 column = dfinal_ptr + (b.to(tl.int64) * D + offs_d) * (W - 1) + past
                 dx += tl.load(column, mask=mask_d & (past >= 0) & (past < W - 1), other=0.0).to(tl.float32)

@@ -195,8 +195,9 @@ def dz_at(
 
 
 # The gradient of an input, of `x` or of the state: [[tag: CC-dx]]. It was read by the next W outputs, by the first of
-# them with the last tap. If it is in the final state, that one's gradient is added. The loop over them stays a loop:
-# written out, eight taps take the compiler a minute.
+# them with the last tap. If it is in the final state, that one's gradient is added. Behind the end there is no output,
+# and a tap that is NaN mustn't be multiplied by a zero there. The loop over them stays a loop: written out, eight taps
+# take the compiler a minute.
 @triton.jit
 def gradient_at(
     dy_tensor, dfinal_ptr, x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D,
@@ -206,9 +207,8 @@ def gradient_at(
     dx = tl.zeros_like(t).to(tl.float32)[:, None] + tl.zeros_like(offs_d).to(tl.float32)[None, :]
     for k in range(W):
         w = tl.load(weight_ptr + offs_d * W + (W - 1 - k), mask=mask_d, other=0.0).to(tl.float32)
-        dx += w[None, :] * dz_at(
-            dy_tensor, x_tensor, state_ptr, weight_ptr, bias_ptr, b, t + k, row + k, length, offs_d, D, SILU, W
-        )
+        dz = dz_at(dy_tensor, x_tensor, state_ptr, weight_ptr, bias_ptr, b, t + k, row + k, length, offs_d, D, SILU, W)
+        dx += tl.where(((t + k >= 0) & (t + k < length))[:, None], w[None, :] * dz, 0.0)
     if dfinal_ptr is not None:
         column = t + W - 1 - length
         columns = dfinal_ptr + (b.to(tl.int64)[:, None] * D + offs_d[None, :]) * (W - 1) + column[:, None]

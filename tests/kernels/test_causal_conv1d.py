@@ -42,6 +42,7 @@ LESSON_MUTANTS = [
     Mutant("product rounded before the sum", "z += w[None, :] * x", "z += (w[None, :] * x).to(weight_ptr.dtype.element_ty).to(tl.float32)"),
     Mutant("slope from the result", "z = taps(x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D, W)\n        sigmoid", "z = taps(x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D, W)\n        z = z * tl.sigmoid(z)\n        sigmoid"),
     Mutant("gradient with the filter not turned round", "offs_d * W + (W - 1 - k)", "offs_d * W + k"),
+    Mutant("a tap of NaN times the zero of no output", "dx += tl.where(((t + k >= 0) & (t + k < length))[:, None], w[None, :] * dz, 0.0)", "dx += w[None, :] * dz"),
     Mutant("gradient of the final state dropped", "dx += tl.load(columns, mask=kept, other=0.0).to(tl.float32)", "dx += 0.0"),
     Mutant("gradient of the state from the state alone", "state_gradient_kernel[(batch", "dstate.zero_()\n        False and state_gradient_kernel[(batch"),
     Mutant("final state of short sequences", "t = length - (W - 1) + column", "t = tl.maximum(length - (W - 1), 0) + column"),
@@ -68,6 +69,7 @@ FAST_MUTANTS = [
     Mutant("gradients one row late", "(t + u - begin >= W - 1)", "(t + u - begin >= W)"),
     Mutant("the next chunk's outputs counted twice", "window, u, row < end, W)", "window, u, row < length, W)"),
     Mutant("the next chunk's outputs in the bias", "dbias += tl.where(row < end, dz, 0.0)", "dbias += tl.where(row < length, dz, 0.0)"),
+    Mutant("a tap of NaN times the zero of no output", "tl.where(k < there, weights[W - 1 - k] * dzs[k], 0.0)", "weights[W - 1 - k] * dzs[k]"),
     Mutant("an infinity times 0", "tl.where(counted, dz * window[u + j], 0.0)", "tl.where(counted, dz, 0.0) * window[u + j]"),
     Mutant("gradient of the final state dropped", "mask=mask_d & (past >= 0) & (past < W - 1)", "mask=mask_d & (past >= W)"),
     Mutant("gradients of tokens behind the last", " & (row < end + W - 1))", ")"),
@@ -135,6 +137,7 @@ def check_fast(module):
     assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, everything(2, 70, 3), activation="silu")
     taps_that_cancel(walk)
     infinities(walk)
+    taps_of_nan(walk)
     without_a_state(walk)
 
 
@@ -153,6 +156,14 @@ def infinities(function):
         assert_right(function, lesson.causal_conv1d_reference, inputs, activation=None)
 
 
+def taps_of_nan(function):
+    """A tap reaches the gradients of the tokens that it was multiplied with: not those behind which the text ends."""
+    for tap in range(4):
+        inputs = everything(1, 6, 2)
+        inputs["weight"][0, tap] = float("nan")
+        assert_right(function, lesson.causal_conv1d_reference, inputs, activation=None)
+
+
 def check(module):
     """Everything a mutant of the lesson has to get past."""
     for T in (1, 2, 7):
@@ -164,6 +175,7 @@ def check(module):
     inputs = packed(5, 0, 1, 8, behind=2)
     assert_right(module.causal_conv1d_varlen, lesson.causal_conv1d_varlen_reference, inputs, activation="silu")
     taps_that_cancel(module.causal_conv1d)
+    taps_of_nan(module.causal_conv1d)
     one_token_after_another(module)
 
 
