@@ -140,8 +140,8 @@ def place(t, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, CAUSAL: gl.const
     inside = t % (HEADS * tiles_n)
     head = t // (HEADS * tiles_n) * HEADS + inside % at_a_time
     j = inside // at_a_time
-    # In the example all keys are seen by both tiles of queries, `pid=0: count = 2`. Under a causal mask earlier queries
-    # than the first key don't see a tile of keys.
+    # In the example all keys are seen by the only tile of queries, `pid=0: count = 1`. Under a causal mask earlier
+    # queries than the first key don't see a tile of keys.
     count = tiles_m
     if CAUSAL:
         count = tiles_m - j * (128 // BLOCK_M)
@@ -524,7 +524,7 @@ def attention_backward(
 def EXAMPLE():
     at = torch.arange(136 * 16, device=device.DEVICE)
     k, v = ((at * step % 7 - 3).half().view(1, 1, 136, 16) for step in (3, 5))
-    q, do = ((at * step % 7 - 3).half().view(1, 1, 136, 16)[:, :, :72] for step in (1, 2))
+    q, do = ((at * step % 7 - 3).half().view(1, 1, 136, 16)[:, :, :40] for step in (1, 2))
     options = contract(q, k, v, False, 0.25, None, 0.0, None, True)
     o, lse = flash_attention_reference(q.float(), k.float(), v.float(), scale=0.25, return_lse=True)
     attention_backward(do, None, q, k, v, None, None, None, o.half(), lse, options, BLOCK_M=64)
