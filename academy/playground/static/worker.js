@@ -78,11 +78,12 @@ async function start() {
   const list = here + "runtime.json" // without a network: the one that the browser has kept, whose files it has kept too
   const { files } = await (await fetch(list, { cache: "no-cache" }).catch(() => fetch(list, { cache: "force-cache" }))).json()
   total = Object.values(files).reduce((sum, file) => sum + file.bytes, 0)
-  // What Python itself needs comes first. It starts, and then imports NumPy, while the rest comes.
+  // What Python itself needs comes first: it starts while the rest comes. (Not one by one: while Python runs, this thread
+  // asks for nothing.)
   const came = {}, bring = (...names) => Promise.all(names.map(name => came[name] = get(name, files[name])))
   await bring("pyodide.js", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
   mark("downloaded Python")
-  const numpy = bring("numpy.zip"), rest = numpy.then(() => bring("triton.zip", "academy.zip")).then(() => {
+  const rest = bring("numpy.zip", "triton.zip", "academy.zip").then(() => {
     mark("downloaded")
     tell({ type: "starting" })
   })
@@ -104,14 +105,10 @@ async function start() {
     env: { TRITON_INTERPRET: "1", TRITON_BACKENDS_IN_TREE: "1", HOME: "/home/pyodide", PYTHONDONTWRITEBYTECODE: "1" },
   })
   mark("python")
-  const unpack = async name => python.unpackArchive(await (await came[name]).arrayBuffer(), "zip", { extractDir: SITE })
-  await numpy
-  await unpack("numpy.zip")
-  python.runPython("import numpy")
-  mark("numpy")
   await rest
-  await unpack("triton.zip")
-  await unpack("academy.zip")
+  for (const name of ["numpy.zip", "triton.zip", "academy.zip"]) {
+    python.unpackArchive(await (await came[name]).arrayBuffer(), "zip", { extractDir: SITE })
+  }
   const [answer, prepare, without_javascript] = python.runPython("from academy.playground.run import answer, prepare, without_javascript; answer, prepare, without_javascript")
   without_javascript()
   seal()
