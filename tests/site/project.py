@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ["academy", "annotated_examples", "backprop_math", "benchmarks", "docs", "tests/kernels"]
-PARTS += ["cases", "exercises", "mkdocs.yml", "CONTRIBUTING.md"]
+PARTS += ["cases", "exercises", "mkdocs.yml", "CONTRIBUTING.md", "LICENSE"]
 
 # Runs in the copy: the recorded run of a kernel is its original's, under the new names.
 _RECORDINGS = """
