@@ -64,7 +64,7 @@ FAST_MUTANTS = [
     Mutant("a group forgets what was seen", "y_ptrs += ROWS * step_y\n        seen = window[ROWS:]", "y_ptrs += ROWS * step_y\n        seen = window[: W - 1]"),
     Mutant("past the end of the chunk", "tl.store(y_ptrs + u * step_y, y, mask=mask_d & (t + u < end))", "tl.store(y_ptrs + u * step_y, y, mask=mask_d)"),
     Mutant("slope from the result", "share = sigmoid(z)", "z = z * sigmoid(z)\n        share = sigmoid(z)"),
-    Mutant("gradient with the filter not turned round", "dx += weights[W - 1 - k] * dzs[k]", "dx += weights[k] * dzs[k]"),
+    Mutant("gradient with the filter not turned round", "weights[W - 1 - k] * dzs[k], 0.0)", "weights[k] * dzs[k], 0.0)"),
     Mutant("walk ends with the chunk", "range(whole, end + W - 1, W - 1)", "range(whole, end, W - 1)"),
     Mutant("gradients one row late", "(t + u - begin >= W - 1)", "(t + u - begin >= W)"),
     Mutant("the next chunk's outputs counted twice", "window, u, row < end, W)", "window, u, row < length, W)"),
