@@ -74,6 +74,11 @@ EXAMPLES = {
             bytes_written=2 * 32 + 4 * 64,
             operations=operations_of(1, 4, 1, 8, 8, 2),
         ),
+        "backward": dict(
+            bytes_read=2 * 4 * 32 + 4 * 4,
+            bytes_written=2 * 3 * 32 + 4 * 64,
+            operations=5 * operations_of(1, 4, 1, 8, 8, 2) // 2,
+        ),
     },
 }
 BENCH = dict(
