@@ -152,7 +152,7 @@ def walk_back_kernel(
         do = load_rows(do_desc, entry, h, start, start_t, length, PACKED, BLOCK_T, BLOCK_E, tile * BLOCK_E)
         offs_t = start_t + tl.arange(0, BLOCK_T)
         _, left, _, whole = decays_of_sums(load_gates(g_tensor, b, h, start, offs_t, length))
-        # Of the state before this chunk the first token has read `pid=0, passed=0: left[0] = 0.7788`, and of its upstream
+        # Of the state before this chunk the first token has read `pid=0, passed=0: left[0] = 0.7788`. Of its upstream
         # gradient, `pid=0, passed=0: do[0, 0] = -1`, as much comes back, `pid=0, passed=0: read[0, 0] = -0.7788`.
         read = (do * (left * scale)[:, None]).to(do.dtype)
         dstate = tl.dot(tl.trans(q), read, dstate * whole, input_precision="ieee")
