@@ -93,7 +93,8 @@ def _stale(record: dict, old: list[dict]) -> str:
 
 
 def _listed(names: list[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    *shown, last = names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 def _name(case: dict) -> str:

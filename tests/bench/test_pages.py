@@ -214,7 +214,7 @@ def test_a_stale_page_says_so(root):
     host = [dict(variant="", shape=[4, 8], sources={"lesson": "old"}, providers={"lesson": {"forward_us": 15.0}})]
     put(root, case(source=now), case((3, 5), source="old"), host=host)
     page = text(pages.operation("double", root))
-    assert "measured: 3x5, host time. The others were measured with the current kernel." in page
+    assert "measured: 3x5 and host time. The others were measured with the current kernel." in page
 
 
 def test_where_a_peer_is_ahead_it_is_said_and_marked(root):
