@@ -6,7 +6,13 @@ from academy import device
 import torch
 
 from annotated_examples.fp8.quantize import dequantize_fp8, quantize_fp8
-from annotated_examples.mx.microscaling import FP4, dequantize_mx, dequantize_nvfp4, quantize_mx, quantize_nvfp4
+from annotated_examples.mx.microscaling import (
+    FP4,
+    dequantize_mx,
+    dequantize_nvfp4,
+    quantize_mx,
+    quantize_nvfp4,
+)
 
 torch.manual_seed(0)
 
