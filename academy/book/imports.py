@@ -64,7 +64,7 @@ def _names(text: str, package: str) -> tuple[str, ...]:
     package: that the text belongs to, for imports with dots.
     """
     names: list[str] = []
-    for node in ast.walk(syntax.tree(text)):
+    for node in syntax.statements(syntax.tree(text)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -48,6 +48,18 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield from statements(child)
 
 
+def walk(node: ast.AST) -> list[ast.AST]:
+    """As `ast.walk`, in half the time."""
+    found = [node]
+    for each in found:  # grows while it is walked
+        for value in map(each.__dict__.get, each._fields):
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+    return found
+
+
 def first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     """The line where it begins, decorators included."""
     return min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
@@ -91,7 +103,7 @@ def unguarded_backwards(text: str) -> list[ast.FunctionDef]:
 
     PyTorch's decorator of that name won't do: it lets some gradient penalties through (see `academy.autograd`).
     """
-    classes = [node for node in ast.walk(tree(text)) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in statements(tree(text)) if isinstance(node, ast.ClassDef)]
     functions = [
         method
         for node in classes
@@ -162,15 +174,16 @@ class Places:
 @lru_cache(maxsize=256)
 def docstrings(text: str) -> tuple[ast.Constant, ...]:
     """The docstrings of a module, its functions and classes."""
-    owners = [node for node in ast.walk(tree(text)) if isinstance(node, (ast.Module, *DEFINITION)) and node.body]
-    values = [node.body[0].value for node in owners if isinstance(node.body[0], ast.Expr)]
+    module = tree(text)
+    owners = [module, *(node for node in statements(module) if isinstance(node, DEFINITION))]
+    values = [node.body[0].value for node in owners if node.body and isinstance(node.body[0], ast.Expr)]
     return tuple(value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))
 
 
 def bare(text: str) -> ast.Module:
     """The parsed text without its docstrings, for comparing code. The caller may change this tree."""
     found = ast.parse(text.removeprefix("\ufeff"))
-    for node in ast.walk(found):
+    for node in [found, *statements(found)]:
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
             value = body[0].value

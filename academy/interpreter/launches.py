@@ -35,13 +35,15 @@ def _alone(run):
         with LOCK:
             return run(*args, **kwargs)
 
+    untraced = functools.cache(lambda: torch.compiler.disable(locked))
+
     @functools.wraps(run)
     def method(*args, **kwargs):
         if "torch._dynamo" not in sys.modules:  # importing it takes seconds, and nothing has been compiled
             return locked(*args, **kwargs)
         if torch.compiler.is_compiling():
             torch._dynamo.graph_break(msg=_NOT_TRACED)
-        return torch.compiler.disable(locked)(*args, **kwargs)
+        return untraced()(*args, **kwargs)
 
     return method
 

@@ -76,9 +76,15 @@ def number_of(number: int | float, kind: Kind, compared: bool = False) -> np.gen
         return of_numpy(number) if usual else None
     if type(number) is float or name not in INTEGERS:
         return None
+    least, most = _limits(of_numpy)
+    return of_numpy(number) if least <= number <= most else None
+
+
+@functools.cache
+def _limits(of_numpy: type) -> tuple[int, int]:
+    """What a type of integers holds, as far as Triton takes a Python number for an int32."""
     limits = np.iinfo(of_numpy)
-    usual = max(limits.min, -(2**31)) <= number <= min(limits.max, 2**31 - 1)
-    return of_numpy(number) if usual else None
+    return max(limits.min, -(2**31)), min(limits.max, 2**31 - 1)
 
 
 def _plan(function: Callable, table: dict, left: Kind | None, right: Kind | None) -> tuple[Callable, Kind] | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import mmap
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -84,10 +84,14 @@ def _poison(memory: torch.Tensor, dtype: torch.dtype) -> None:
 
 def _written(fence: torch.Tensor, dtype: torch.dtype) -> int:
     integer, bits = _poisonous(dtype)
-    found = fence.view(integer)
-    if found.device.type == "cpu":  # NumPy compares in a quarter of the time, and there are dozens of fences a call
-        return int(np.count_nonzero(found.numpy() != bits))
-    return int(torch.count_nonzero(found != bits))
+    if fence.device.type == "cpu" and fence.numpy().tobytes() == _intact(integer, bits):
+        return 0  # nearly always, and there are dozens of fences a call
+    return int(torch.count_nonzero(fence.view(integer) != bits))
+
+
+@functools.cache
+def _intact(integer: torch.dtype, bits: int) -> bytes:
+    return torch.full((WIDTH // integer.itemsize,), bits, dtype=integer).numpy().tobytes()
 
 
 def _poisonous(dtype: torch.dtype) -> tuple[torch.dtype, int]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from academy.book import syntax
 from academy.book.comments import comments
 from academy.book.layout import KERNELS
 from academy.practice.kernel_file import Found, KernelFile, calls, code_lines, keywords
@@ -49,14 +50,14 @@ def imports_point_one_way(file: KernelFile) -> Iterator[Found]:
     with models on all of them."""
     if file.name.startswith(JOINING):
         return
-    for node in ast.walk(file.tree):
+    for node in syntax.statements(file.tree):
         found = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         found += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         for name in found:
             shared = name.startswith(f"{KERNELS}.common")
             below = file.name.startswith("fast/") and not name.startswith(f"{KERNELS}.fast")
             if name.startswith(KERNELS) and not shared and not below:
-                yield Found(getattr(node, "lineno", 1), f"imports {name}", code=name)
+                yield Found(node.lineno, f"imports {name}", code=name)
 
 
 def files_are_short(file: KernelFile) -> Iterator[Found]:
@@ -100,7 +101,7 @@ def lessons_have_no_hints(file: KernelFile) -> Iterator[Found]:
     """They belong into a fast file, where their gain is measured."""
     if file.name.startswith(("fast/", "common/")):
         return
-    found = [node for node in ast.walk(file.tree) if isinstance(node, ast.Call)]
+    found = [node for node in syntax.walk(file.tree) if isinstance(node, ast.Call)]
     used = {(call.lineno, hint) for call in found for hint in HINTS & {ast.unparse(call.func), *keywords(call)}}
     for line, hint in sorted(used):
         yield Found(line, f"{hint} in a lesson", code=hint)
@@ -137,7 +138,7 @@ def the_frame_is_short(file: KernelFile) -> Iterator[Found]:
 def examples_draw_no_random_numbers(file: KernelFile) -> Iterator[Found]:
     """A recorded run has to be the same everywhere, in the browser too."""
     for function in file.functions:
-        for call in [n for n in ast.walk(function) if isinstance(n, ast.Call)] if function.name == "EXAMPLE" else []:
+        for call in [n for n in syntax.walk(function) if isinstance(n, ast.Call)] if function.name == "EXAMPLE" else []:
             if found := re.search(r"\b(rand\w*|normal_|uniform_)$", ast.unparse(call.func)):
                 yield Found(call.lineno, f"EXAMPLE calls {found[1]}", function.name)
 

@@ -68,7 +68,7 @@ def calls(tree: ast.AST, *names: str) -> list[ast.Call]:
 @lru_cache(maxsize=1024)
 def _calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
     """Each call and what is called: every rule asks for its own."""
-    return [(ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(ast.unparse(node.func), node) for node in syntax.walk(tree) if isinstance(node, ast.Call)]
 
 
 def keywords(call: ast.Call) -> set[str]:
@@ -76,12 +76,12 @@ def keywords(call: ast.Call) -> set[str]:
 
 
 def names_in(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {each.id for each in syntax.walk(node) if isinstance(each, ast.Name)}
 
 
 def assignments(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     """Name, and source of the value, of each assignment in a function."""
-    for node in ast.walk(function):
+    for node in syntax.walk(function):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 for name in sorted(names_in(target)):

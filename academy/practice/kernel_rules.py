@@ -33,7 +33,7 @@ def row_offsets_are_int64(file: KernelFile) -> Iterator[Found]:
     """A kernel that multiplies by a stride works with int64 somewhere on the way, or a helper does."""
     wide = [function.name for function in file.jitted if "int64" in ast.unparse(function)]
     for kernel in file.kernels:
-        products = [n for n in ast.walk(kernel) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
+        products = [n for n in syntax.walk(kernel) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
         sides = [side for product in products for side in (product.left, product.right)]
         strided = any(isinstance(side, ast.Name) and side.id.startswith("stride") for side in sides)
         if strided and "int64" not in ast.unparse(kernel) and not calls(kernel, *wide):
@@ -45,7 +45,7 @@ def no_and_or_not_on_blocks(file: KernelFile) -> Iterator[Found]:
     """`and`, `or` and `not` are for what is known while compiling: constexprs, dtypes, `is None`."""
     for function in file.jitted:
         known = {a.arg for a in function.args.args if a.annotation and "constexpr" in ast.unparse(a.annotation)}
-        for node in ast.walk(function):
+        for node in syntax.walk(function):
             operands: list[ast.expr] = node.values if isinstance(node, ast.BoolOp) else []
             operands = [node.operand] if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else operands
             for operand in operands:
@@ -99,7 +99,7 @@ def launchers_do_not_write_to_arguments(file: KernelFile) -> Iterator[Found]:
     """No in-place method and no item assignment on a parameter; names that end in an underscore may."""
     for function in file.launchers:
         parameters = {a.arg for a in function.args.args} - {name for name, _ in assignments(function)}
-        for node in ast.walk(function):
+        for node in syntax.walk(function):
             target: ast.AST | None = None
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if re.search(r"[a-z]_$", node.func.attr) and node.func.attr != "requires_grad_":

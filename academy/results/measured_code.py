@@ -59,7 +59,7 @@ def _statements(text: str) -> tuple[_Statement, ...]:
 
 
 def _statement(node: ast.stmt) -> _Statement:
-    parts = list(ast.walk(node))
+    parts = list(syntax.walk(node))
     uses = dict.fromkeys(part.id for part in parts if isinstance(part, ast.Name))
     imports = any(isinstance(part, ast.Import | ast.ImportFrom) for part in parts)
     return _Statement(node, frozenset(_bound(node)), tuple(uses), imports, _canonical(node))
@@ -69,7 +69,7 @@ def _is_excluded(node: ast.stmt) -> bool:
     if isinstance(node, ast.FunctionDef):
         return node.name in NOT_MEASURED
     if isinstance(node, ast.If):  # `if __name__ == "__main__":`
-        return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
+        return any(isinstance(part, ast.Name) and part.id == "__name__" for part in syntax.walk(node.test))
     return isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id in NOT_MEASURED for t in node.targets)
 
 
@@ -84,7 +84,7 @@ def _bound(node: ast.stmt) -> set[str]:
         return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return {part.id for part in syntax.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def _imported(node: ast.stmt, root: Path, only: str | None) -> Iterator[tuple[Path, str | None]]:
@@ -92,7 +92,7 @@ def _imported(node: ast.stmt, root: Path, only: str | None) -> Iterator[tuple[Pa
 
     only: of an import at the top of a file, the one name that is used; None for all.
     """
-    for part in ast.walk(node):
+    for part in syntax.walk(node):
         if isinstance(part, ast.ImportFrom) and part.module and not part.level:
             for alias in part.names:
                 if only is None or part is not node or (alias.asname or alias.name) == only:

@@ -92,7 +92,7 @@ def _array(array: np.ndarray) -> dict:
     if array.size <= MAX_VALUES:
         flat = array.reshape(-1)
         whole = array.dtype.kind in "iub" or _whole(flat)
-        entry["d"] = list(map(int, flat.tolist())) if whole else [_number(item, array.dtype) for item in flat]
+        entry["d"] = list(map(int, flat.tolist())) if whole else _numbers(flat)
     return entry
 
 
@@ -102,15 +102,18 @@ def _whole(flat: np.ndarray) -> bool:
         return bool(((flat == np.trunc(flat)) & (np.abs(flat) < 1e15) & ~((flat == 0) & np.signbit(flat))).all())
 
 
-def _number(item: Any, dtype: np.dtype) -> int | float | str:
-    if dtype.kind != "f":
-        return int(item)
-    if not np.isfinite(item):
-        return str(item)
-    if item == int(item) and abs(float(item)) < 1e15 and not (item == 0 and np.signbit(item)):
-        return int(item)
-    # float32: the shortest decimal that reads back as the same value. float16: its value, to be shown as it is.
-    return float(str(item)) if dtype.itemsize > 2 else float(item)
+def _numbers(flat: np.ndarray) -> list[int | float | str]:
+    """float32: the shortest decimals that read back as the same values. float16: the values, to be shown so."""
+    exact = flat.tolist()
+    shown = map(float, flat.astype(str)) if flat.dtype.itemsize == 4 else exact
+    return [_number(*pair) for pair in zip(exact, shown)]
+
+
+def _number(exact: float, shown: float) -> int | float | str:
+    if not math.isfinite(exact):
+        return str(exact)
+    whole = exact.is_integer() and abs(exact) < 1e15 and not (exact == 0 and math.copysign(1, exact) < 0)
+    return int(exact) if whole else shown
 
 
 @dataclass

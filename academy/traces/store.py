@@ -113,9 +113,16 @@ def name(path: Path) -> str:
     return layout.dotted(shorten(path))
 
 
+@lru_cache(maxsize=256)
+def _statement_lines(text: str) -> list[int]:
+    docstrings = syntax.docstrings(text)
+    nodes = syntax.statements(syntax.tree(text))
+    return [node.lineno for node in nodes if not (isinstance(node, ast.Expr) and node.value in docstrings)]
+
+
 def statement_lines(path: Path) -> list[int]:
     """The line of every statement and function but docstrings, in an order that only code can change."""
-    return _code(path.read_text())[1]
+    return _statement_lines(path.read_text("utf-8"))
 
 
 def _parsed(path: Path) -> ast.Module:
@@ -127,16 +134,14 @@ def _parsed(path: Path) -> ast.Module:
 
 
 @lru_cache(maxsize=256)
-def _code(text: str) -> tuple[str, list[int]]:
-    """Of the code without comments and docstrings: a hash without positions, and the line of each statement."""
-    tree = syntax.bare(text)
-    digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return digest, [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+def _code(text: str) -> str:
+    """A hash of the code without comments, docstrings and positions."""
+    return hashlib.sha256(ast.dump(syntax.bare(text)).encode()).hexdigest()
 
 
 def _key(path: Path) -> list[str]:
     files = built_on(path)
-    code = [_code(file.read_text())[0] for file in files]
+    code = [_code(file.read_text()) for file in files]
     return [name(path), f"python {sys.version_info[:2]}", cache.made_by(*machinery(files)), *code]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +87,14 @@ def children(node: Any) -> Iterator[Any]:
         yield from node
 
 
-def nodes(tree: Any) -> Iterator[Node]:
+def nodes(tree: Any) -> Sequence[Node]:
     """All nodes of a tree."""
-    if isinstance(tree, Node):
-        yield tree
-    for child in children(tree):
-        yield from nodes(child)
+    if not isinstance(tree, Node):
+        return [node for child in children(tree) for node in nodes(child)]
+    kept = tree.__dict__.get("_nodes")  # as for `free_indices`
+    if kept is None:
+        kept = tree.__dict__["_nodes"] = (tree, *nodes(tree.args))
+    return kept
 
 
 def mentioned(node: Any) -> set[str]:
