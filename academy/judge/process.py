@@ -80,14 +80,8 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
 
 def _begin() -> None:
     leave_signals()
-    collect_rarely()
-
-
-def collect_rarely() -> None:
-    """For a process that makes many small objects, few of them in cycles: what is there by now stays, so that no
-    collection need look at it, and the rest is looked at every so often. A tenth of the time went into that."""
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
+    gc.freeze()  # what was there before the fork stays, so that no collection need look at it
+    gc.set_threshold(20_000, 20, 100)  # of millions of small objects, few are in cycles: looking took a tenth of it all
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
