@@ -24,9 +24,10 @@ import functools
 import pytest
 import torch
 
-from academy import accuracy
+from academy import accuracy, compiler
 from annotated_examples.fast import causal_conv1d as fast
 from annotated_examples.recurrences import causal_conv1d as lesson
+from benchmarks import causal_conv1d as benchmark
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
@@ -60,7 +61,9 @@ FAST_MUTANTS = [
     Mutant("product rounded before the sum", "z += weights[j] * window[u + j]", "z += (weights[j] * window[u + j]).to(tl.bfloat16).to(tl.float32)"),
     Mutant("sigmoid the other way round", "z * -LOG2E", "z * LOG2E"),
     Mutant("bias ignored", "bias = tl.load(bias_ptr + offs_d, mask=offs_d < D, other=0.0).to(tl.float32)", "bias = bias"),
-    Mutant("the same rows again", "coming = load_rows(x_ptrs, step_x, end - t - ROWS, mask_d, ROWS)", "coming = window[W - 1 :]"),
+    Mutant("the same rows again", "x_ptrs += ROWS * step_x\n        for", "for"),
+    Mutant("the same upstream rows again", "dy_ptrs += ROWS * step_dy\n        for", "for"),
+    Mutant("half of the slope", "share + z * (share - share * share)", "share + z * share"),
     Mutant("a group forgets what was seen", "y_ptrs += ROWS * step_y\n        seen = window[ROWS:]", "y_ptrs += ROWS * step_y\n        seen = window[: W - 1]"),
     Mutant("past the end of the chunk", "tl.store(y_ptrs + u * step_y, y, mask=mask_d & (t + u < end))", "tl.store(y_ptrs + u * step_y, y, mask=mask_d)"),
     Mutant("slope from the result", "share = sigmoid(z)", "z = z * sigmoid(z)\n        share = sigmoid(z)"),
@@ -229,12 +232,35 @@ def test_fast_many_packed_sequences():
 def test_tokens_of_a_chunk():
     """Few tokens make short chunks, so that there are programs enough."""
     for shape, tokens in (
-        ((8, 4096, 4096), 512),
-        ((1, 65536, 8192), 512),
+        ((8, 4096, 4096), 1024),
+        ((1, 65536, 8192), 1024),
         ((1, 4096, 2048), 64),
-        ((2, 20000, 1280), 128),
+        ((2, 20000, 1280), 256),
     ):
         assert fast.length_of(torch.empty((), device="meta").expand(shape), 128) == tokens
+
+
+def test_rows_are_copied_early_and_twelve_warps_fit():
+    """What the notes count on. 65536 registers of an SM are 170 for each thread of twelve warps, in steps of eight."""
+    code = """
+import torch
+from annotated_examples.fast import causal_conv1d as fast
+x, weight, bias, dfinal = (
+    torch.empty(shape, dtype=torch.bfloat16, device="cuda") for shape in ((1, 2048, 256), (256, 4), (256,), (1, 256, 3))
+)
+fast.causal_conv1d_forward(x, weight, bias, None, None, silu=True)
+fast.causal_conv1d_backward(x, dfinal, x, weight, bias, None, None, silu=True)
+"""
+    kernels = {kernel.name: kernel for kernel in compiler.compile_code(code).kernels}
+    for which, tensors in ("forward", 1), ("backward", 2):
+        kernel = kernels[f"causal_conv1d_{which}_kernel"]
+        assert kernel.ptx["cp.async"] >= 8 * tensors, (which, kernel.ptx)
+    assert kernel.registers <= 168 and not kernel.stack, (kernel.registers, kernel.stack)
+
+
+def test_the_benchmark_times_an_upstream_gradient_that_is_not_transposed():
+    """It has the layout of PyTorch's result, and a transposed one costs the backward pass more than twice its time."""
+    assert benchmark.eager(**benchmark.inputs((2, 20, 3), torch.float32, DEVICE)).is_contiguous()
 
 
 def test_bad_sizes_of_the_fast_version():
