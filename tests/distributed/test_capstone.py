@@ -1,5 +1,7 @@
 """The GPT trained by 2 and 4 processes: losses and gradients are the single process's, and what travels is counted."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import dataclasses
 import functools
 import os
@@ -65,20 +67,12 @@ def test_our_kernels(way):
 
 
 MUTANTS = [
-    Mutant(
-        "rank 0 has all queries",
-        "torch.cat([part.chunk(world)[rank] for part in weight.split(parts)])",
-        "weight.chunk(world)[rank]",
-    ),
+    Mutant("rank 0 has all queries", "torch.cat([part.chunk(world)[rank] for part in weight.split(parts)])", "weight.chunk(world)[rank]"),
     Mutant("the input's gradient isn't summed", "linear(copied_to_ranks(x, group), weight)", "linear(x, weight)"),
-    Mutant(
-        "the terms aren't summed",
-        "summed_over_ranks(operations.linear(x, weight), group)",
-        "operations.linear(x, weight)",
-    ),
+    Mutant("the terms aren't summed", "summed_over_ranks(operations.linear(x, weight), group)", "operations.linear(x, weight)"),
     Mutant("tokens of other ranks look up row 0", "torch.where(here[:, None], found, 0.0)", "found"),
     Mutant("every rank has all sequences", "slice(rank, None, world)", "slice(rank, rank + 1)"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)

@@ -1,5 +1,7 @@
 """Kernels that wait for other ranks, in processes that share memory: the same source that runs on cards."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import time
 
 import pytest
@@ -122,13 +124,9 @@ def late_rows(rank, world, module):
 
 
 PRODUCT_MUTANTS = [
-    Mutant(
-        "multiplied before it arrives",
-        '        while tl.atomic_cas(arrived_ptr + source, 1, 1, sem="acquire", scope="sys") != 1:\n            pass\n',
-        "",
-    ),
+    Mutant("multiplied before it arrives", '        while tl.atomic_cas(arrived_ptr + source, 1, 1, sem="acquire", scope="sys") != 1:\n            pass\n', ""),
     Mutant("waits for its own flag only", "tl.atomic_cas(arrived_ptr + source,", "tl.atomic_cas(arrived_ptr + RANK,"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mutant", PRODUCT_MUTANTS, ids=str)

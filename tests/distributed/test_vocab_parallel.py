@@ -3,6 +3,8 @@
 What one process can check is in tests/kernels/test_vocab_parallel_cross_entropy.py.
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import time
 
 import pytest
@@ -161,12 +163,8 @@ def test_every_rank_is_right_and_has_the_same_bits(world):
 
 MUTANTS = [
     Mutant("the gradient of the input isn't summed", "return summed(dy, ctx.group), None", "return dy, None"),
-    Mutant(
-        "ranks one below the other, read as columns",
-        "everyones.view(world, *values.shape)",
-        "everyones.view(*values.shape, world).movedim(-1, 0)",
-    ),
-]
+    Mutant("ranks one below the other, read as columns", "everyones.view(world, *values.shape)", "everyones.view(*values.shape, world).movedim(-1, 0)"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)

@@ -3,6 +3,8 @@
 Several processes over shared memory are in tests/distributed/test_symmetric.py.
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import re
 
 import pytest
@@ -65,22 +67,10 @@ def unordered(module):
 
 IN_FLOAT32 = "acc += tl.load(buffers[r] + offs, mask=mask, other=0.0).to(tl.float32)"
 MUTANTS = [
-    (
-        small_terms,
-        Mutant(
-            "summed in the tensor's dtype",
-            IN_FLOAT32,
-            IN_FLOAT32.replace("+= ", "= (acc + ") + ").to(x_ptr.dtype.element_ty).to(tl.float32)",
-        ),
-    ),
-    (
-        more_blocks_than_programs,
-        Mutant(
-            "blocks behind the grid left out", "range(pid * BLOCK, N, ", "range(pid * BLOCK, pid * BLOCK + 1, ", count=2
-        ),
-    ),
+    (small_terms, Mutant("summed in the tensor's dtype", IN_FLOAT32, IN_FLOAT32.replace("+= ", "= (acc + ") + ").to(x_ptr.dtype.element_ty).to(tl.float32)")),
+    (more_blocks_than_programs, Mutant("blocks behind the grid left out", "range(pid * BLOCK, N, ", "range(pid * BLOCK, pid * BLOCK + 1, ", count=2)),
     (unordered, Mutant("own numbers first", "tl.load(buffers[r] + offs", "tl.load(buffers[(r + RANK) % WORLD] + offs")),
-]
+]  # fmt: skip
 test_mutant = mutant_test(lesson, MUTANTS)
 
 

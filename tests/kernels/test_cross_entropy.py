@@ -1,5 +1,7 @@
 """cross_entropy, lesson and fast: loss, gradient at the labels and elsewhere, options, layouts, errors, mutants."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 import inspect
 
@@ -271,115 +273,50 @@ def test_many_labels_are_counted_by_a_kernel_of_their_own(monkeypatch):
 NEW_TENSOR = "dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)"
 
 LESSON_MUTANTS = [
-    (
-        masked_entries,
-        Mutant("row that begins with infinities gives NaN", "row_max = LOWEST", 'row_max = -float("inf")'),
-    ),
+    (masked_entries, Mutant("row that begins with infinities gives NaN", "row_max = LOWEST", 'row_max = -float("inf")')),
     (sliced_rows, Mutant("gradient over the logits", NEW_TENSOR, "dlogits = logits.detach()")),
-    (
-        second_backward,
-        Mutant(
-            "second backward differs",
-            "launch = ctx.launch_backward if again else",
-            "launch =",
-            error="RuntimeError: one of the variables needed for gradient computation has been modified",
-        ),
-    ),
+    (second_backward, Mutant("second backward differs", "launch = ctx.launch_backward if again else", "launch =", error="RuntimeError: one of the variables needed for gradient computation has been modified")),
     (gradient_penalty_raises, Mutant("gradient penalty loses its term", "    @autograd.once_differentiable\n", "")),
-    (
-        in_place_variant_tells_autograd,
-        Mutant("overwritten logits not reported", "torch.autograd.graph.increment_version(logits)", "pass"),
-    ),
+    (in_place_variant_tells_autograd, Mutant("overwritten logits not reported", "torch.autograd.graph.increment_version(logits)", "pass")),
     (no_valid_label, Mutant("ignored label gives NaN", "tl.where(ignored, 0.0, loss))", "loss)")),
-    (
-        sliced_rows,
-        Mutant(
-            "ignored label has a gradient",
-            "tl.where(label == ignore_index, 0.0, dz * weight * slope)",
-            "dz * weight * slope",
-        ),
-    ),
+    (sliced_rows, Mutant("ignored label has a gradient", "tl.where(label == ignore_index, 0.0, dz * weight * slope)", "dz * weight * slope")),
     (wide_row, Mutant("cap at 65536", "tl.range(0, N, BLOCK_N)", "tl.range(0, tl.minimum(N, 65536), BLOCK_N)")),
-    (
-        sliced_rows,
-        Mutant("gradients beside the label zeroed", "dz = p - (offs_n == label)", "dz = (p - 1.0) * (offs_n == label)"),
-    ),
-    (
-        out_of_range_is_nan,
-        Mutant(
-            "label out of range unnoticed",
-            'weight = tl.where((label >= 0) & (label < N), weight, float("nan"))',
-            "pass",
-        ),
-    ),
+    (sliced_rows, Mutant("gradients beside the label zeroed", "dz = p - (offs_n == label)", "dz = (p - 1.0) * (offs_n == label)")),
+    (out_of_range_is_nan, Mutant("label out of range unnoticed", 'weight = tl.where((label >= 0) & (label < N), weight, float("nan"))', "pass")),
     (rising_rows, Mutant("sum not rescaled to the new maximum", "row_sum * tl.exp(row_max - new_max)", "row_sum")),
     (sliced_rows, Mutant("lanes past the row count", 'tl.where(mask, z, -float("inf"))', "z")),
-    (
-        common_offset,
-        Mutant(
-            "log-sum-exp rounded to one number",
-            "tl.exp(z - tl.load(row_max_ptr + row)) / tl.load(row_sum_ptr + row)",
-            "tl.exp(z - (tl.load(row_max_ptr + row) + tl.log(tl.load(row_sum_ptr + row))))",
-        ),
-    ),
+    (common_offset, Mutant("log-sum-exp rounded to one number", "tl.exp(z - tl.load(row_max_ptr + row)) / tl.load(row_sum_ptr + row)", "tl.exp(z - (tl.load(row_max_ptr + row) + tl.log(tl.load(row_sum_ptr + row))))")),
     (every_second_label, Mutant("labels read as contiguous", "labels.reshape(-1).contiguous()", "labels.reshape(-1)")),
-]
+]  # fmt: skip
 
 SHARED_MUTANTS = [
     (scaled, Mutant("scale flattens instead of sharpening", "x = tl.fma(x, scaling, 0.0)", "x = x / scaling")),
     (scaled, Mutant("slope of the scale forgotten", "slope = slope * scaling", "slope = slope * 1.0")),
     (capped, Mutant("slope of tanh forgotten", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0")),
-    (
-        capped_near_zero,
-        Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcap)", "2 * tl.sigmoid(2 * (x / softcap)) - 1"),
-    ),
-    (
-        count_is_exact,
-        Mutant("ignored labels counted", "(labels.long() != ignore_index).sum()", "torch.tensor(len(labels))"),
-    ),
-]
+    (capped_near_zero, Mutant("tanh from a sigmoid", "libdevice.tanh(x / softcap)", "2 * tl.sigmoid(2 * (x / softcap)) - 1")),
+    (count_is_exact, Mutant("ignored labels counted", "(labels.long() != ignore_index).sum()", "torch.tensor(len(labels))")),
+]  # fmt: skip
 
 STORE = 'tl.store(dbody_ptr + start + offs, dx, mask=mask, cache_modifier=".cs")'
 EDGES = "edge_mask = edge < tl.where(lane < STRIP, head, vocab)"
 BODY = "body = (vocab - head) // STRIP * STRIP"
 
 FAST_MUTANTS = [
-    (
-        sliced_rows,
-        Mutant(
-            "gradient over the logits",
-            "dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)",
-            "dlogits = logits.detach()",
-        ),
-    ),
+    (sliced_rows, Mutant("gradient over the logits", "dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)", "dlogits = logits.detach()")),
     (second_backward, Mutant("second backward differs", "torch.empty_like(gradient)", "gradient.detach()")),
     (sliced_rows, Mutant("ignored label has a gradient", "tl.where(ignored, 0, body)", "body")),
     (sliced_rows, Mutant("ignored label has a gradient at the edges", "tl.where(ignored, 0.0, dx_edge)", "dx_edge")),
-    (
-        ignored_label_inside_the_vocabulary,
-        Mutant("label stored for an ignored row", "mask=in_range & ~ignored", "mask=in_range"),
-    ),
+    (ignored_label_inside_the_vocabulary, Mutant("label stored for an ignored row", "mask=in_range & ~ignored", "mask=in_range")),
     (wide_row, Mutant("cap at 65536", BODY, "body = tl.minimum(vocab - head, 65536) // STRIP * STRIP")),
-    (
-        sliced_rows,
-        Mutant(
-            "gradients beside the label zeroed", "exp_shifted(z, shift) * scale * slope", "exp_shifted(z, shift) * 0.0"
-        ),
-    ),
+    (sliced_rows, Mutant("gradients beside the label zeroed", "exp_shifted(z, shift) * scale * slope", "exp_shifted(z, shift) * 0.0")),
     (capped, Mutant("label without its slope", "scale - weight) * slope_label", "scale - weight)")),
     (out_of_range_is_nan, Mutant("label out of range unnoticed", 'weight, float("nan"))', "weight, weight)")),
-    (
-        rising_rows,
-        Mutant("sum not rescaled to the new maximum", "total * exp_shifted(shift, new_shift)", "total", count=2),
-    ),
+    (rising_rows, Mutant("sum not rescaled to the new maximum", "total * exp_shifted(shift, new_shift)", "total", count=2)),
     (sliced_rows, Mutant("strips merged without their maxima", "total * exp_shifted(shift, row_shift)", "total")),
     (common_offset, Mutant("exponent from large numbers", "(z - shift) * LOG2E", "z * LOG2E - shift * LOG2E")),
     (sliced_rows, Mutant("lanes past the row count", 'tl.where(mask, z, -float("inf"))', "z")),
     (sliced_rows, Mutant("gradient stored past the row", STORE, STORE.replace("mask=mask, ", ""))),
-    (
-        rows_that_begin_anywhere,
-        Mutant("head of a row forgotten", EDGES, "edge_mask = (lane >= STRIP) & (edge < vocab)"),
-    ),
+    (rows_that_begin_anywhere, Mutant("head of a row forgotten", EDGES, "edge_mask = (lane >= STRIP) & (edge < vocab)")),
     (sliced_rows, Mutant("tail of a row forgotten", EDGES, "edge_mask = (lane < STRIP) & (edge < head)")),
     (sliced_rows, Mutant("edges not in the sum", " + tl.sum(exp_shifted(z_edge, row_shift), 0)", "")),
     (count_is_exact, Mutant("only the last labels counted", "count += labels_that", "count = labels_that")),
@@ -388,11 +325,8 @@ FAST_MUTANTS = [
     (sliced_rows, Mutant("rows assumed side by side", "batch * stride_xb", "batch * seq_len * stride_xs")),
     (sliced_rows, Mutant("upstream gradient dropped", "end = tl.where(dloss == 1.0, 0, n)", "end = tl.minimum(n, 0)")),
     (loss_scale_in_float16, Mutant("float16 rounds before the loss scale", "logits.dtype == torch.float16 or ", "")),
-    (
-        in_place_variant_tells_autograd,
-        Mutant("overwritten logits not reported", "torch.autograd.graph.increment_version(logits)", "pass"),
-    ),
-]
+    (in_place_variant_tells_autograd, Mutant("overwritten logits not reported", "torch.autograd.graph.increment_version(logits)", "pass")),
+]  # fmt: skip
 
 
 test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS)

@@ -1,5 +1,7 @@
 """dropout: the words of Philox, a mask that depends on seed, p and index only, values, layouts, errors, mutants."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 
 import pytest
@@ -183,29 +185,20 @@ MUTANTS = [
     (seeds_differ, Mutant("constant seed", "seed = tl.load(seed_ptr)", "seed = tl.load(seed_ptr) * 0 + 1")),
     (seeds_differ, Mutant("seed of 32 bits", "key_high = (seed >> 32).to(tl.uint32)", "key_high = key_low * 0")),
     (counters_of_64_bits, Mutant("counter of 32 bits", "tl.zeros_like(counter) + high", "tl.zeros_like(counter)")),
-    (
-        mask_depends_on_nothing_else,
-        Mutant("mask depends on the block size", "first = start // 4", "first = tl.program_id(0).to(tl.int64)"),
-    ),
-    (
-        mask_depends_on_nothing_else,
-        Mutant("every block has the same mask", "first = start // 4", "first = start * 0"),
-    ),
+    (mask_depends_on_nothing_else, Mutant("mask depends on the block size", "first = start // 4", "first = tl.program_id(0).to(tl.int64)")),
+    (mask_depends_on_nothing_else, Mutant("every block has the same mask", "first = start // 4", "first = start * 0")),
     (share_and_independence, Mutant("one word for four elements", WORDS, WORDS.replace("w1", "w0"))),
     (the_same_mask_as_the_reference, Mutant("words in another order", WORDS, WORDS.replace("w0, w2", "w2, w0"))),
     (backward_has_the_same_mask, Mutant("backward draws another mask", "ctx.p, seed), None", "ctx.p, seed + 1), None")),
     (values, Mutant("not divided by 1 - p", "x * tl.cast(scale, tl.float32), 0.0", "x, 0.0")),
     (share_and_independence, Mutant("keeps with p", "bitcast=True) >= threshold", "bitcast=True) < threshold")),
-    (
-        dropped_infinities_are_zero,
-        Mutant("product with the mask", "tl.where(keep, x * tl.cast(scale, tl.float32), 0.0)", "x * scale * keep"),
-    ),
+    (dropped_infinities_are_zero, Mutant("product with the mask", "tl.where(keep, x * tl.cast(scale, tl.float32), 0.0)", "x * scale * keep")),
     (nothing_and_everything, Mutant("p of one keeps ones", "out.zero_()", "out.fill_(1)")),
     (values, Mutant("store past the end", "offs, y, mask=mask)", "offs, y)")),
     (values, Mutant("layout ignored", "x.contiguous()", "x")),
     (inputs_unchanged, Mutant("written over x", "torch.empty(x.shape, dtype=x.dtype, device=x.device)", "x.detach()")),
     (the_same_mask_as_the_reference, Mutant("nine rounds", "tl.static_range(ROUNDS)", "tl.static_range(ROUNDS - 1)")),
-]
+]  # fmt: skip
 
 
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)

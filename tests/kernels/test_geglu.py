@@ -1,5 +1,7 @@
 """classics/geglu: values, gradients, hostile inputs, errors, mutants. Most tests come from `GatedUnitTests`."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 
 import pytest
@@ -14,29 +16,17 @@ MUTANTS = [
     Mutant("row stride of the gate ignored", "row_start(row, stride_gate_m,", "row_start(row, N,", count=2),
     Mutant("row stride of up ignored", "row_start(row, stride_up_m,", "row_start(row, N,", count=2),
     Mutant("exact where tanh is asked for", 'TANH=approximate == "tanh"', "TANH=False", count=3),
-    Mutant(
-        "backward of the other form",
-        "dout, gate, up, BLOCK_N, TANH=approximate ==",
-        "dout, gate, up, BLOCK_N, TANH=approximate !=",
-    ),
-    Mutant(
-        "packed backward of the other form",
-        "dout, x, BLOCK_N, TANH=approximate ==",
-        "dout, x, BLOCK_N, TANH=approximate !=",
-    ),
+    Mutant("backward of the other form", "dout, gate, up, BLOCK_N, TANH=approximate ==", "dout, gate, up, BLOCK_N, TANH=approximate !="),
+    Mutant("packed backward of the other form", "dout, x, BLOCK_N, TANH=approximate ==", "dout, x, BLOCK_N, TANH=approximate !="),
     Mutant("tail on the wrong side", "tl.where(x < 0, tail, 1 - tail)", "tl.where(x > 0, tail, 1 - tail)"),
     Mutant("one coefficient's last digits", "0.11962930113077164", "0.11963"),
-    Mutant(
-        "tail by a difference",
-        "tl.where(x < 0, tail, 1 - tail)",
-        "0.5 * (1 + tl.where(x < 0, 2 * tail - 1, 1 - 2 * tail))",
-    ),
+    Mutant("tail by a difference", "tl.where(x < 0, tail, 1 - tail)", "0.5 * (1 + tl.where(x < 0, 2 * tail - 1, 1 - 2 * tail))"),
     Mutant("cubic coefficient in the slope", "0.134145", "0.044715"),
     Mutant("tanh form with overflow", "1 / (1 + tl.exp(-double_z))", "tl.exp(double_z) / (1 + tl.exp(double_z))"),
     Mutant("slope without the weight", "slope = weight + gate * weight_slope", "slope = gate * weight_slope"),
     Mutant("gradient of up without the gate", "dup = dout * activation", "dup = dout * weight"),
     Mutant("the form is lost on the way to the kernel", "chunk(2, dim=-1), approximate)", "chunk(2, dim=-1))"),
-]
+]  # fmt: skip
 
 
 def check(module):

@@ -1,5 +1,7 @@
 """gemlite/gemm: packing, quantization, every mode of the product, rules of the format, mutants."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import itertools
 
 import pytest
@@ -18,29 +20,13 @@ SMALL = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=2)
 MUTANTS = [
     Mutant("comparing before the kernel ran", "if c.numel():", "if False:"),
     Mutant("zeros never used", "weight = (weight - zeros) * scales", "weight = weight * scales"),
-    Mutant(
-        "-1 read as 15: sign copies kept",
-        "(words >> shifts[:, None]) & ((1 << W_NBITS) - 1)",
-        "words >> shifts[:, None]",
-    ),
-    Mutant(
-        "big end first",
-        "shifts = (offs_k % (32 // W_NBITS)) * W_NBITS",
-        "shifts = 32 - W_NBITS - (offs_k % (32 // W_NBITS)) * W_NBITS",
-    ),
+    Mutant("-1 read as 15: sign copies kept", "(words >> shifts[:, None]) & ((1 << W_NBITS) - 1)", "words >> shifts[:, None]"),
+    Mutant("big end first", "shifts = (offs_k % (32 // W_NBITS)) * W_NBITS", "shifts = 32 - W_NBITS - (offs_k % (32 // W_NBITS)) * W_NBITS"),
     Mutant("always four bits", "word_rows = offs_k // (32 // W_NBITS)", "word_rows = offs_k // 8"),
     Mutant("group of the first row for all", "META_ROWS=1 if group_size % BLOCK_K == 0 else BLOCK_K", "META_ROWS=1"),
     Mutant("group index is the row in the group", "(rows // group_size)", "(rows % group_size)"),
-    Mutant(
-        "K not masked in A",
-        "(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)",
-        "offs_m[:, None] < M, other=0.0)",
-    ),
-    Mutant(
-        "N not masked in the store",
-        "acc.to(c_ptr.dtype.element_ty), mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))",
-        "acc.to(c_ptr.dtype.element_ty), mask=offs_m[:, None] < M)",
-    ),
+    Mutant("K not masked in A", "(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)", "offs_m[:, None] < M, other=0.0)"),
+    Mutant("N not masked in the store", "acc.to(c_ptr.dtype.element_ty), mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))", "acc.to(c_ptr.dtype.element_ty), mask=offs_m[:, None] < M)"),
     Mutant("last K block dropped", "range(0, K, BLOCK_K)", "range(0, K // BLOCK_K * BLOCK_K, BLOCK_K)"),
     Mutant("column scales forgotten", "acc = acc * columns.to(tl.float32)[None, :]", "acc = acc"),
     Mutant("fp16 sum", "tl.dot(a_tile, weight, acc)", "tl.dot(a_tile, weight, acc).to(tl.float16).to(tl.float32)"),

@@ -21,6 +21,8 @@ The traps of eight-bit training, and the check or mutant ("…") that holds each
 11. The largest magnitude over rows of padding that hold garbage: others' code only. Here a tensor is a tensor.
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 
 import pytest
@@ -344,88 +346,30 @@ TWICE = "to_fp8(q.to(tl.float32) * scale[:, None] * tl.div_rn(1.0, scale_t)"
 CALL = "as_matrix(x), weight, *ctx.options"
 MUTANTS = [
     (every_recipe, Mutant("gradients in e4m3", "return torch.float8_e5m2 if", "return torch.float8_e4m3fn if")),
-    (
-        small_rows_and_columns_survive,
-        Mutant("one scale for gradients", ROWS, '"row": (("row", "row"), ("tensor", "tensor"), ("row", "row"))'),
-    ),
-    (
-        every_recipe,
-        Mutant("x rounded twice", "encode(x, of_dw[1]", "encode(x.to(e4m3).to(x.dtype), of_dw[1]"),
-    ),
+    (small_rows_and_columns_survive, Mutant("one scale for gradients", ROWS, '"row": (("row", "row"), ("tensor", "tensor"), ("row", "row"))')),
+    (every_recipe, Mutant("x rounded twice", "encode(x, of_dw[1]", "encode(x.to(e4m3).to(x.dtype), of_dw[1]")),
     (every_recipe, Mutant("bias lost", "scale_b.t(), bias, out_dtype)", "scale_b.t(), None, out_dtype)")),
     (both_ways_as_apart, Mutant("scales of rows for columns", "tl.max(bits, 0), E4M3", "tl.max(bits, 1), E4M3")),
     (both_ways_as_apart, Mutant("codes quantized again", "to_fp8(x * tl.div_rn(1.0, scale_t)", TWICE)),
     (both_ways_as_apart, Mutant("scales of a tile", "tile_m.to(tl.int64) * N + offs_n", "0 * N + offs_n")),
     (both_ways_as_apart, Mutant("not transposed", INDEX, "offs_m[:, None] * N + offs_n[None, :]")),
-    (
-        bias_gets_a_plain_sum,
-        Mutant(
-            "bias from codes",
-            "dy.sum(0, dtype=torch.float32)",
-            "dy.to(torch.float8_e5m2).float().sum(0)",
-        ),
-    ),
-    (
-        an_outlier_saturates_once_and_is_forgotten,
-        Mutant("the last step only", "largest = self.history.max()", "largest = self.history[0]"),
-    ),
-    (
-        an_outlier_saturates_once_and_is_forgotten,
-        Mutant("without the last step", "largest = self.history.max()", "largest = self.history[1:].max()"),
-    ),
-    (
-        an_outlier_saturates_once_and_is_forgotten,
-        Mutant("never forgotten", "self.history[0].zero_()", "self.history[0] += 0"),
-    ),
+    (bias_gets_a_plain_sum, Mutant("bias from codes", "dy.sum(0, dtype=torch.float32)", "dy.to(torch.float8_e5m2).float().sum(0)")),
+    (an_outlier_saturates_once_and_is_forgotten, Mutant("the last step only", "largest = self.history.max()", "largest = self.history[0]")),
+    (an_outlier_saturates_once_and_is_forgotten, Mutant("without the last step", "largest = self.history.max()", "largest = self.history[1:].max()")),
+    (an_outlier_saturates_once_and_is_forgotten, Mutant("never forgotten", "self.history[0].zero_()", "self.history[0] += 0")),
     (margins, Mutant("the margin's sign", "LARGEST[dtype] / 2.0**margin", "LARGEST[dtype] * 2.0**margin")),
     (nothing_to_learn_from_changes_nothing, Mutant("a scale of zeros", "(largest > 0) & fresh", "fresh")),
-    (
-        nothing_to_learn_from_changes_nothing,
-        Mutant("an infinite scale", "(largest > 0) & fresh.isfinite()", "(largest > 0)"),
-    ),
-    (
-        nothing_to_learn_from_changes_nothing,
-        Mutant("a scale without a reciprocal", "divisor).clamp(min=2.0**-126)", "divisor)"),
-    ),
-    (
-        micro_batches_count_together,
-        Mutant("the last one counts", "torch.maximum(self.history[0], amax)", "amax"),
-    ),
-    (
-        run_again_in_a_step,
-        Mutant(
-            "a step for each run",
-            "self.history[0].copy_(",
-            "self.history.copy_(self.history.roll(1)); self.history[0].copy_(",
-        ),
-    ),
+    (nothing_to_learn_from_changes_nothing, Mutant("an infinite scale", "(largest > 0) & fresh.isfinite()", "(largest > 0)")),
+    (nothing_to_learn_from_changes_nothing, Mutant("a scale without a reciprocal", "divisor).clamp(min=2.0**-126)", "divisor)")),
+    (micro_batches_count_together, Mutant("the last one counts", "torch.maximum(self.history[0], amax)", "amax")),
+    (run_again_in_a_step, Mutant("a step for each run", "self.history[0].copy_(", "self.history.copy_(self.history.roll(1)); self.history[0].copy_(")),
     (a_layer_that_did_not_run_forgets_nothing, Mutant("a step of nothing", "if self.ran:", "if True:")),
-    (
-        a_layer_that_did_not_run_forgets_nothing,
-        Mutant(
-            "evaluation counts",
-            "[scaling.current if scaling.steps else None for scaling in state]",
-            "[scaling.scale() for scaling in state]",
-        ),
-    ),
-    (
-        under_older_scales,
-        Mutant(
-            "scales of x and weight swapped",
-            "zip((x, weight), scales)\n    )\n    return product",
-            "zip((x, weight), scales[1::-1])\n    )\n    return product",
-        ),
-    ),
-    (
-        under_older_scales,
-        Mutant("a scale of its own for dY", "*options, scale=scale)", "*options)"),
-    ),
-    (
-        under_older_scales,
-        Mutant("dX under the scale of x", "(transposed(weight), scale_w)", "(transposed(weight), scale_x)"),
-    ),
+    (a_layer_that_did_not_run_forgets_nothing, Mutant("evaluation counts", "[scaling.current if scaling.steps else None for scaling in state]", "[scaling.scale() for scaling in state]")),
+    (under_older_scales, Mutant("scales of x and weight swapped", "zip((x, weight), scales)\n    )\n    return product", "zip((x, weight), scales[1::-1])\n    )\n    return product")),
+    (under_older_scales, Mutant("a scale of its own for dY", "*options, scale=scale)", "*options)")),
+    (under_older_scales, Mutant("dX under the scale of x", "(transposed(weight), scale_w)", "(transposed(weight), scale_x)")),
     (what_is_not_wanted_is_not_computed, Mutant("always both", f"{CALL}, needs=needs[:2])", f"{CALL})")),
-]
+]  # fmt: skip
 
 OF_TURNED = [
     (turned, Mutant("as it was", "tl.trans(x)", "x")),

@@ -1,5 +1,7 @@
 """linear_cross_entropy, lesson and fast: loss and three gradients piece by piece, options, layouts, errors, mutants."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 
 import pytest
@@ -268,34 +270,11 @@ ROW_BY_ROW = (
 )
 LESSON_MUTANTS = [
     (many_rows_in_bfloat16, Mutant("dW summed in bfloat16", OF_WEIGHTS, ROW_BY_ROW)),
-    (
-        many_pieces_in_bfloat16,
-        Mutant("dX summed in bfloat16", "make(rows.shape, dtype=torch.float32", "make(rows.shape, dtype=rows.dtype"),
-    ),
-    (
-        sure_of_the_label,
-        Mutant("minus one after rounding", PROBABILITY, f"{PROBABILITY}\n    p = p.to(tl.bfloat16).to(tl.float32)"),
-    ),
-    (
-        several_pieces,
-        Mutant(
-            "mean over the labels of a piece",
-            "flat, n_items, state, start, vocab",
-            "flat, ((flat >= start) & (flat < end)).sum(), state, start, vocab",
-        ),
-    ),
-    (
-        given_items,
-        Mutant(
-            "n_items ignored forward",
-            "(row_max - z_label)) / tl.load(n_items_ptr).to(tl.float32)",
-            "(row_max - z_label)) / 7.0",
-        ),
-    ),
-    (
-        given_items,
-        Mutant("n_items ignored backward", "weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)", "weight = 1.0 / 7.0"),
-    ),
+    (many_pieces_in_bfloat16, Mutant("dX summed in bfloat16", "make(rows.shape, dtype=torch.float32", "make(rows.shape, dtype=rows.dtype")),
+    (sure_of_the_label, Mutant("minus one after rounding", PROBABILITY, f"{PROBABILITY}\n    p = p.to(tl.bfloat16).to(tl.float32)")),
+    (several_pieces, Mutant("mean over the labels of a piece", "flat, n_items, state, start, vocab", "flat, ((flat >= start) & (flat < end)).sum(), state, start, vocab")),
+    (given_items, Mutant("n_items ignored forward", "(row_max - z_label)) / tl.load(n_items_ptr).to(tl.float32)", "(row_max - z_label)) / 7.0")),
+    (given_items, Mutant("n_items ignored backward", "weight = 1.0 / tl.load(n_items_ptr).to(tl.float32)", "weight = 1.0 / 7.0")),
     (capped, Mutant("derivative of the cap forgotten", "dz * weight * slope", "dz * weight")),
     (rising_pieces, Mutant("sum not rescaled to the new maximum", "row_sum * tl.exp(row_max - new_max)", "row_sum")),
     (several_pieces, Mutant("every piece starts anew", "row_sum = tl.load(row_sum_ptr + row)", "row_sum = 0.0")),
@@ -308,35 +287,16 @@ LESSON_MUTANTS = [
     (several_pieces, Mutant("upstream gradient dropped", "weight *= tl.load(dloss_ptr)", "pass")),
     (several_pieces, Mutant("ignored label has a gradient", "tl.where(label == ignore_index, 0.0, dz", "(dz")),
     (no_valid_label, Mutant("ignored label gives NaN", "tl.where(label == ignore_index, 0.0, loss)", "loss")),
-    (
-        out_of_range_is_nan,
-        Mutant(
-            "label out of range unnoticed", '(label < vocab), weight, float("nan"))', "(label < vocab), weight, weight)"
-        ),
-    ),
+    (out_of_range_is_nan, Mutant("label out of range unnoticed", '(label < vocab), weight, float("nan"))', "(label < vocab), weight, weight)")),
     (gradient_penalty_raises, Mutant("gradient penalty loses its term", "    @autograd.once_differentiable\n", "")),
-    (
-        every_second_label,
-        Mutant("labels read as contiguous", "labels.reshape(-1).contiguous()", "labels.reshape(-1)", 2),
-    ),
+    (every_second_label, Mutant("labels read as contiguous", "labels.reshape(-1).contiguous()", "labels.reshape(-1)", 2)),
     (several_pieces, Mutant("small sums stay", "row_max = tl.load(row_max_ptr + row)", "row_max = LOWEST")),
-]
+]  # fmt: skip
 FAST_MUTANTS = [
-    (
-        second_backward,
-        Mutant("second backward differs", "(cross_entropy_backward, cross", "(cross_entropy_backward_, cross"),
-    ),
+    (second_backward, Mutant("second backward differs", "(cross_entropy_backward, cross", "(cross_entropy_backward_, cross")),
     (loss_scale_in_float16, Mutant("float16 rounds before the loss scale", "x.dtype == torch.float16 or ", "")),
     (several_pieces, Mutant("logits over the weights' gradient", "memory[begin : begin + rows", "memory[: rows")),
-    (
-        several_pieces,
-        Mutant(
-            "room counted without the rows",
-            "(rows * itemsize + row_bytes) // STEP",
-            "row_bytes // STEP",
-            error="RuntimeError: shape",
-        ),
-    ),
+    (several_pieces, Mutant("room counted without the rows", "(rows * itemsize + row_bytes) // STEP", "row_bytes // STEP", error="RuntimeError: shape")),
     (several_pieces, Mutant("second round with stale logits", "if number >= len(stay)", "if number > len(stay)")),
     (several_pieces, Mutant("first piece adds to what was there", "first=number == 0", "first=False")),
     (rising_pieces, Mutant("strips not rescaled", "total * exp_shifted(shift, new_shift)", "total")),
@@ -346,7 +306,7 @@ FAST_MUTANTS = [
     (several_pieces, Mutant("upstream gradient dropped", "(scale(dloss, g) if need", "(g if need")),
     (every_second_label, Mutant("labels read as contiguous", "labels.reshape(-1).contiguous()", "labels.reshape(-1)")),
     (switched_off, Mutant("infinities give NaN", "LOWEST, tl.float32", '-float("inf"), tl.float32')),
-]
+]  # fmt: skip
 SHARED_MUTANTS = [
     (capped, Mutant("cap before the scale", "slope = slope * (1.0 - tanh * tanh)", "slope = slope * 1.0")),
     (scaled, Mutant("slope of the scale forgotten", "slope = slope * scaling", "slope = slope * 1.0")),

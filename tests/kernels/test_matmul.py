@@ -1,5 +1,7 @@
 """classics/matmul: what every product has to stand, the picture in its notes, mutants of its own."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import inspect
 import re
 
@@ -14,11 +16,7 @@ module = harness.modules(lesson)
 
 MUTANTS = [
     Mutant("strides taken for bytes", "offs_m[:, None] * stride_am +", "offs_m[:, None] * (stride_am // 4) +"),
-    Mutant(
-        "stride of b ignored",
-        "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn",
-        "offs_k[:, None] * N + offs_n[None, :]",
-    ),
+    Mutant("stride of b ignored", "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn", "offs_k[:, None] * N + offs_n[None, :]"),
     Mutant("no step along K", "a_ptrs += BLOCK_K *", "a_ptrs += 0 *"),
     Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
     Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
@@ -28,7 +26,7 @@ MUTANTS = [
     Mutant("the result saved for Z", "tl.store(z_ptr + c_offsets, acc,", "tl.store(z_ptr + c_offsets, c,"),
     Mutant("mismatched K unchecked", "contract(a=a, b=b, activation=activation, allowed=ACTIVATIONS)", "pass"),
     Mutant("slope forgotten", "dc, a, b, saved, activation, needs=needs", "dc, a, b, saved, None, needs=needs"),
-]
+]  # fmt: skip
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
         Mutant("no mask on M loads", "m_mask[:, None] & k_mask", "(offs_m >= 0)[:, None] & k_mask"),

@@ -2,6 +2,8 @@
 descriptors of the fast file, mutants.
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 
 import pytest
@@ -97,29 +99,15 @@ def check_interleaved(module):
 
 
 LESSON_MUTANTS = [
-    Mutant(
-        "stride of b ignored",
-        "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn",
-        "offs_k[:, None] * N + offs_n[None, :]",
-    ),
+    Mutant("stride of b ignored", "offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn", "offs_k[:, None] * N + offs_n[None, :]"),
     Mutant("no mask on K", "k_mask = offs_k < K % BLOCK_K", "k_mask = offs_k < BLOCK_K"),
     Mutant("K must divide", "if K % BLOCK_K != 0:", "if K < 0:"),
     Mutant("store not masked", "c_offsets, ACTIVATION(acc), mask=c_mask)", "c_offsets, ACTIVATION(acc))"),
-    Mutant(
-        "adds to C, so tuning would add again",
-        "tl.store(c_ptr + c_offsets, ACTIVATION",
-        "tl.atomic_add(c_ptr + c_offsets, ACTIVATION",
-    ),
-    Mutant(
-        "relu where leaky relu was asked for",
-        "ACTIVATION=ACTIVATIONS[activation]",
-        'ACTIVATION=ACTIVATIONS["relu" if activation == "leaky_relu" else activation]',
-    ),
-    Mutant(
-        "the result saved for Z", "tl.store(z_ptr + c_offsets, acc,", "tl.store(z_ptr + c_offsets, ACTIVATION(acc),"
-    ),
+    Mutant("adds to C, so tuning would add again", "tl.store(c_ptr + c_offsets, ACTIVATION", "tl.atomic_add(c_ptr + c_offsets, ACTIVATION"),
+    Mutant("relu where leaky relu was asked for", "ACTIVATION=ACTIVATIONS[activation]", 'ACTIVATION=ACTIVATIONS["relu" if activation == "leaky_relu" else activation]'),
+    Mutant("the result saved for Z", "tl.store(z_ptr + c_offsets, acc,", "tl.store(z_ptr + c_offsets, ACTIVATION(acc),"),
     Mutant("slope forgotten", "dc, a, b, saved, activation, needs=needs", "dc, a, b, saved, None, needs=needs"),
-]
+]  # fmt: skip
 if device.INTERPRET:  # only the interpreter can be asked for the addresses
     LESSON_MUTANTS += [
         Mutant("no mask on M loads", "a_ptrs, mask=m_mask[:, None],", "a_ptrs, mask=(offs_m >= 0)[:, None],"),
@@ -135,19 +123,11 @@ DESCRIPTOR_MUTANTS = [
 LAST_WAVE_MUTANTS = [
     Mutant("each piece is the first", "pid_n * PIECES + tile % PIECES) * BLOCK_N", "pid_n * PIECES) * BLOCK_N"),
     Mutant("columns counted in pieces", "tl.cdiv(N, PIECES * BLOCK_N)", "tl.cdiv(N, BLOCK_N)"),
-    Mutant(
-        "the last whole tile left out",
-        "        last = last // NUM_PROGRAMS * NUM_PROGRAMS",
-        "        last = last // NUM_PROGRAMS * NUM_PROGRAMS - 1",
-    ),
-    Mutant(
-        "the rest begins a tile late",
-        "first = last // NUM_PROGRAMS * NUM_PROGRAMS",
-        "first = last // NUM_PROGRAMS * NUM_PROGRAMS + 1",
-    ),
+    Mutant("the last whole tile left out", "        last = last // NUM_PROGRAMS * NUM_PROGRAMS", "        last = last // NUM_PROGRAMS * NUM_PROGRAMS - 1"),
+    Mutant("the rest begins a tile late", "first = last // NUM_PROGRAMS * NUM_PROGRAMS", "first = last // NUM_PROGRAMS * NUM_PROGRAMS + 1"),
     Mutant("pieces as wide as tiles", 'dict(BLOCK_N=tiles["BLOCK_N"] // pieces)', "dict()"),
     Mutant("a program for each tile of the rest", 'count % programs * tiles["PIECES"]', "count % programs"),
-]
+]  # fmt: skip
 INTERLEAVED_MUTANTS = []
 if device.INTERPRET:
     # Where a copy begins changes no result, and a GPU that is told nonsense about copies may stop for good.

@@ -1,5 +1,7 @@
 """tutorials/matmul_blocked: values, masks on every edge, layouts, errors, mutants."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import pytest
 import torch
 from triton.compiler.errors import CompilationError
@@ -15,9 +17,7 @@ TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
 
 MUTANTS = [
     Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
-    Mutant(
-        "store not masked", "tl.store(z_ptrs, acc, mask=m_mask[:, None] & n_mask[None, :])", "tl.store(z_ptrs, acc)"
-    ),
+    Mutant("store not masked", "tl.store(z_ptrs, acc, mask=m_mask[:, None] & n_mask[None, :])", "tl.store(z_ptrs, acc)"),
     Mutant("grid rounded down", "triton.cdiv(M, BLOCK_M), triton", "max(M // BLOCK_M, 1), triton"),
     Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
     Mutant("axes of the grid exchanged", "pid_n = tl.program_id(1)", "pid_n = tl.program_id(0)"),
@@ -27,7 +27,7 @@ MUTANTS = [
     Mutant("result always float32", "dtype=x.dtype, device=x.device)\n", "dtype=torch.float32, device=x.device)\n"),
     Mutant("mismatched K unchecked", "contract(x=x, y=y)", "pass"),
     Mutant("gradient silently missing", 'checks.no_gradient("matmul", x=x, y=y)', "pass"),
-]
+]  # fmt: skip
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
         Mutant("no mask on M loads", "m_mask[:, None] & k_mask", "(offs_m >= 0)[:, None] & k_mask"),

@@ -1,5 +1,7 @@
 """tutorials/matmul_grouped: values, gradients by strides, a training run, errors, mutants."""
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 import inspect
 import re
@@ -23,9 +25,7 @@ MUTANTS = [
     Mutant("gate forgotten", 'activation = "relu" if activation == "relu" else None', "activation = None"),
     Mutant("relu forgotten", "relu(acc) if RELU else acc", "acc"),
     Mutant("store not masked", "c, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :])", "c)"),
-    Mutant(
-        "mismatched K unchecked", "contract(x=x, y=y, activation=activation", "dict(x=x, y=y, activation=activation"
-    ),
+    Mutant("mismatched K unchecked", "contract(x=x, y=y, activation=activation", "dict(x=x, y=y, activation=activation"),
 ]  # fmt: skip
 # Of the loop, which is shared.
 MUTANTS_OF_THE_LOOP = [

@@ -20,6 +20,8 @@ The traps of kernels for MXFP8, MXFP4 and NVFP4, and the check or mutant ("…")
 12. Multiplying by a reciprocal or dividing, which changes ties: `ties_under_two_scales`.
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 import math
 
@@ -339,158 +341,49 @@ def test_check(check):
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
 MUTANTS = [
-    (
-        tails,
-        Mutant(
-            "scales behind the last group",
-            "mask = (offs_m < M)[:, None] & (offs_g < K // GROUP)[None, :]\n    tl.store(",
-            "mask = (offs_m < M)[:, None] & (offs_g < K)[None, :]\n    tl.store(",
-            count=2,
-        ),
-    ),
-    (
-        tails,
-        Mutant(
-            "scales of every tile in one place",
-            "offs_g = tile_k.to(tl.int64) * (BLOCK_K // GROUP)",
-            "offs_g = 0 * (BLOCK_K // GROUP)",
-            count=2,
-        ),
-    ),
-    (
-        tails,
-        Mutant(
-            "a smaller exponent",
-            "groups * inverse[:, :, None], (BLOCK_M",
-            "groups * inverse[:, :, None] * 0.5, (BLOCK_M",
-        ),
-    ),
-    (
-        tails,
-        Mutant(
-            "no tensor scale in the group's",
-            "exact = tl.div_rn(tl.div_rn(bits.to(tl.float32, bitcast=True), 6.0), per_tensor)",
-            "exact = tl.div_rn(bits.to(tl.float32, bitcast=True), 6.0)",
-        ),
-    ),
-    (
-        tails,
-        Mutant(
-            "the exact scale divides",
-            "inverse = tl.div_rn(1.0, decoded * per_tensor)",
-            "inverse = tl.div_rn(1.0, exact * per_tensor)",
-        ),
-    ),
-    (
-        ties_under_two_scales,
-        Mutant(
-            "divided",
-            "groups * inverse[:, :, None])",
-            "tl.div_rn(groups, (decoded * per_tensor)[:, :, None] + 0 * groups))",
-        ),
-    ),
-    (
-        not_a_number_stays_in_its_group,
-        Mutant("codes under NaN", 'tl.where(byte == 255, float("nan"), ((254', "tl.where(byte == 255, 1.0, ((254"),
-    ),
-    (
-        not_a_number_stays_in_its_group,
-        Mutant("infinity is 448", 'tl.where(bits >= 0x7F800000, float("nan"), exact)', "exact"),
-    ),
-    (
-        not_a_number_stays_in_its_group,
-        Mutant("a tensor with an infinity", 'return tl.where(bits >= 0x7F800000, float("nan"), scale)', "return scale"),
-    ),
-    (
-        two_scales_at_their_ends,
-        Mutant(
-            "zero divides",
-            "tl.where((decoded == 0)[:, :, None], 0.0, groups * inverse[:, :, None])",
-            "groups * inverse[:, :, None]",
-        ),
-    ),
+    (tails, Mutant("scales behind the last group", "mask = (offs_m < M)[:, None] & (offs_g < K // GROUP)[None, :]\n    tl.store(", "mask = (offs_m < M)[:, None] & (offs_g < K)[None, :]\n    tl.store(", count=2)),
+    (tails, Mutant("scales of every tile in one place", "offs_g = tile_k.to(tl.int64) * (BLOCK_K // GROUP)", "offs_g = 0 * (BLOCK_K // GROUP)", count=2)),
+    (tails, Mutant("a smaller exponent", "groups * inverse[:, :, None], (BLOCK_M", "groups * inverse[:, :, None] * 0.5, (BLOCK_M")),
+    (tails, Mutant("no tensor scale in the group's", "exact = tl.div_rn(tl.div_rn(bits.to(tl.float32, bitcast=True), 6.0), per_tensor)", "exact = tl.div_rn(bits.to(tl.float32, bitcast=True), 6.0)")),
+    (tails, Mutant("the exact scale divides", "inverse = tl.div_rn(1.0, decoded * per_tensor)", "inverse = tl.div_rn(1.0, exact * per_tensor)")),
+    (ties_under_two_scales, Mutant("divided", "groups * inverse[:, :, None])", "tl.div_rn(groups, (decoded * per_tensor)[:, :, None] + 0 * groups))")),
+    (not_a_number_stays_in_its_group, Mutant("codes under NaN", 'tl.where(byte == 255, float("nan"), ((254', "tl.where(byte == 255, 1.0, ((254")),
+    (not_a_number_stays_in_its_group, Mutant("infinity is 448", 'tl.where(bits >= 0x7F800000, float("nan"), exact)', "exact")),
+    (not_a_number_stays_in_its_group, Mutant("a tensor with an infinity", 'return tl.where(bits >= 0x7F800000, float("nan"), scale)', "return scale")),
+    (two_scales_at_their_ends, Mutant("zero divides", "tl.where((decoded == 0)[:, :, None], 0.0, groups * inverse[:, :, None])", "groups * inverse[:, :, None]")),
     (two_scales_at_their_ends, Mutant("the smallest tensor scale", "6.018531076210112e-36", "1.1754943508222875e-38")),
     (zeros_and_extremes, Mutant("a tensor of zeros", "scale = tl.where(bits == 0, 1.0, scale)", "scale = scale")),
     (layouts, Mutant("stride of a column", "offs_k[None, :] * stride_xk", "offs_k[None, :]", count=2)),
     (layouts, Mutant("stride of a scale", "offs_g[None, :] * stride_sk", "offs_g[None, :]")),
     (layouts, Mutant("stride of a code", "offs_q[None, :] * stride_qk", "offs_q[None, :]")),
-    (
-        layouts,
-        Mutant("a transposed tensor's largest", "amax_kernel[grid](x.contiguous(), amax", "amax_kernel[grid](x, amax"),
-    ),
-    (
-        nothing_behind_the_end,
-        Mutant(
-            "rows of the tile",
-            "mask = (offs_m < M)[:, None] & (offs_q < K // 2)[None, :]",
-            "mask = (offs_m < M + 16)[:, None] & (offs_q < K // 2)[None, :]",
-            count=2,
-        ),
-    ),
-    (
-        each_code_under_each_scale,
-        Mutant(
-            "one scale for all",
-            "scale = scale.to(tl.float32) * tl.load(tensor_scale_ptr)",
-            "scale = scale.to(tl.float32)",
-        ),
-    ),
-    (
-        stochastic,
-        Mutant(
-            "random bits of the tile",
-            "index = offs_m[:, None] * K + offs_k[None, :]",
-            "index = tl.arange(0, BLOCK_M)[:, None] * K + offs_k[None, :]",
-        ),
-    ),
-]
+    (layouts, Mutant("a transposed tensor's largest", "amax_kernel[grid](x.contiguous(), amax", "amax_kernel[grid](x, amax")),
+    (nothing_behind_the_end, Mutant("rows of the tile", "mask = (offs_m < M)[:, None] & (offs_q < K // 2)[None, :]", "mask = (offs_m < M + 16)[:, None] & (offs_q < K // 2)[None, :]", count=2)),
+    (each_code_under_each_scale, Mutant("one scale for all", "scale = scale.to(tl.float32) * tl.load(tensor_scale_ptr)", "scale = scale.to(tl.float32)")),
+    (stochastic, Mutant("random bits of the tile", "index = offs_m[:, None] * K + offs_k[None, :]", "index = tl.arange(0, BLOCK_M)[:, None] * K + offs_k[None, :]")),
+]  # fmt: skip
 HELPERS = [
     (edges_of_scales, Mutant("rounded up at the largest mantissa", "& 0x7FFFFF) > LARGEST", "& 0x7FFFFF) >= LARGEST")),
     (edges_of_scales, Mutant("eight bits' mantissa", "0x400000 if MANTISSA == 1 else 0x600000", "0x600000")),
     (edges_of_scales, Mutant("even without rounding", "bits + (1 << (22 - MANTISSA))", "bits")),
     (edges_of_scales, Mutant("even with a bit too many", "1 << (22 - MANTISSA)", "1 << (23 - MANTISSA)")),
-    (
-        zeros_and_extremes,
-        Mutant("an exponent below zero", "tl.minimum(tl.maximum(byte, 0), 254)", "tl.minimum(byte, 254) & 255"),
-    ),
+    (zeros_and_extremes, Mutant("an exponent below zero", "tl.minimum(tl.maximum(byte, 0), 254)", "tl.minimum(byte, 254) & 255")),
     (not_a_number_stays_in_its_group, Mutant("infinity in the scale", "bits >= 0x7F800000", "bits > 0x7F800000")),
-    (
-        each_code_under_each_scale,
-        Mutant("byte 0 is zero", "tl.maximum(byte.to(tl.int32) << 23, 0x00400000)", "byte.to(tl.int32) << 23"),
-    ),
-    (
-        each_code_under_each_scale,
-        Mutant("byte 255 is infinite", 'tl.where(byte == 255, float("nan"),', "tl.where(byte == 999, 0.0,"),
-    ),
-    (
-        each_code_under_each_scale,
-        Mutant("shifted in eight bits", "byte.to(tl.int32) << 23", "(byte << 7).to(tl.int32) << 16"),
-    ),
+    (each_code_under_each_scale, Mutant("byte 0 is zero", "tl.maximum(byte.to(tl.int32) << 23, 0x00400000)", "byte.to(tl.int32) << 23")),
+    (each_code_under_each_scale, Mutant("byte 255 is infinite", 'tl.where(byte == 255, float("nan"),', "tl.where(byte == 999, 0.0,")),
+    (each_code_under_each_scale, Mutant("shifted in eight bits", "byte.to(tl.int32) << 23", "(byte << 7).to(tl.int32) << 16")),
     (each_code_under_each_scale, Mutant("sign lost", "| ((code & 8) << 28)", "| 0")),
-    (
-        each_code_under_each_scale,
-        Mutant("halves swapped", "tl.interleave(packed & 15, packed >> 4)", "tl.interleave(packed >> 4, packed & 15)"),
-    ),
-    (
-        each_code_under_each_scale,
-        Mutant("subnormal as normal", "tl.where(exponent == 0, mantissa,", "tl.where(exponent == 9, mantissa,"),
-    ),
+    (each_code_under_each_scale, Mutant("halves swapped", "tl.interleave(packed & 15, packed >> 4)", "tl.interleave(packed >> 4, packed & 15)")),
+    (each_code_under_each_scale, Mutant("subnormal as normal", "tl.where(exponent == 0, mantissa,", "tl.where(exponent == 9, mantissa,")),
     (tails, Mutant("halves stored the other way", "low | (high << 4)", "high | (low << 4)")),
     (not_a_number_stays_in_its_group, Mutant("a code for NaN", "tl.where(v != v, 0, code | sign)", "code | sign")),
-    (
-        zeros_and_extremes,
-        Mutant("negative zero", "tl.where(v != v, 0, code | sign)", "tl.where((v != v) | (v == 0), 0, code | sign)"),
-    ),
+    (zeros_and_extremes, Mutant("negative zero", "tl.where(v != v, 0, code | sign)", "tl.where((v != v) | (v == 0), 0, code | sign)")),
     (all_numbers_near_codes, Mutant("steps of one", "power * 4194304.0", "power * 8388608.0")),
     (all_numbers_near_codes, Mutant("wider steps from one on", "0x7F800000, 0x3F800000)", "0x7F800000, 0x3F000000)")),
     (all_numbers_near_codes, Mutant("equal steps from two on", "0x7F800000, 0x3F800000)", "0, 0x3F800000)")),
     (all_numbers_near_codes, Mutant("one code for each power", "(bits >> 22) - 298", "(bits >> 23) - 149")),
     (edges_of_scales, Mutant("nothing saturates", "+ (bits & 7), 7)", "+ (bits & 7), 15)")),
-    (
-        all_numbers_near_codes,
-        Mutant("ties upwards", "(size + power * 4194304.0)", "(size * 1.0000001 + power * 4194304.0)"),
-    ),
-]
+    (all_numbers_near_codes, Mutant("ties upwards", "(size + power * 4194304.0)", "(size * 1.0000001 + power * 4194304.0)")),
+]  # fmt: skip
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 test_mutant_of_helpers_is_caught = harness.mutant_test(mx, HELPERS, within=lesson)
 

@@ -29,6 +29,8 @@ Then those of quantizing:
     `stochastic_on_average`, `random_bits_belong_to_elements`, "subnormal like normal".
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 import math
 
@@ -313,135 +315,41 @@ def test_check(check):
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
 MUTANTS = [
-    (
-        odd_groups,
-        Mutant(
-            "the smallest lane",
-            "scale_of(tl.max(bits, 0), E4M3, POWER_OF_TWO)\n    tl.store(scale_ptr + row",
-            "scale_of(tl.min(bits, 0), E4M3, POWER_OF_TWO)\n    tl.store(scale_ptr + row",
-        ),
-    ),
-    (
-        odd_groups,
-        Mutant("multiplied by the scale", "to_fp8(x * inverse, seed_ptr, index", "to_fp8(x * scale, seed_ptr, index"),
-    ),
+    (odd_groups, Mutant("the smallest lane", "scale_of(tl.max(bits, 0), E4M3, POWER_OF_TWO)\n    tl.store(scale_ptr + row", "scale_of(tl.min(bits, 0), E4M3, POWER_OF_TWO)\n    tl.store(scale_ptr + row")),
+    (odd_groups, Mutant("multiplied by the scale", "to_fp8(x * inverse, seed_ptr, index", "to_fp8(x * scale, seed_ptr, index")),
     (odd_groups, Mutant("columns of the first group", "offs_m < M, offs_k < K", "offs_m < M, offs_k < BLOCK_K")),
     (odd_groups, Mutant("scales of all columns in one", "scale_ptr += tile_k * stride_sk", "scale_ptr += tile_k * 0")),
-    (
-        odd_groups,
-        Mutant(
-            "the first program's maximum",
-            "magnitude_bits(x))\n    tl.atomic_max(amax_ptr,",
-            "magnitude_bits(x))\n    tl.store(amax_ptr,",
-        ),
-    ),
-    (
-        scales_end_with_the_rows,
-        Mutant("mask of the tile's own rows", "scale, mask=mask_m)", "scale, mask=tl.arange(0, BLOCK_M) < M)"),
-    ),
-    (
-        strides_count,
-        Mutant(
-            "stride of a row",
-            "stride_xk, mask=mask, other=0.0).to(tl.float32)\n        bits",
-            "1, mask=mask, other=0.0).to(tl.float32)\n        bits",
-        ),
-    ),
+    (odd_groups, Mutant("the first program's maximum", "magnitude_bits(x))\n    tl.atomic_max(amax_ptr,", "magnitude_bits(x))\n    tl.store(amax_ptr,")),
+    (scales_end_with_the_rows, Mutant("mask of the tile's own rows", "scale, mask=mask_m)", "scale, mask=tl.arange(0, BLOCK_M) < M)")),
+    (strides_count, Mutant("stride of a row", "stride_xk, mask=mask, other=0.0).to(tl.float32)\n        bits", "1, mask=mask, other=0.0).to(tl.float32)\n        bits")),
     (strides_count, Mutant("stride of a tile", "offs_k[None, :] * stride_xk", "offs_k[None, :]")),
-    (
-        strides_count,
-        Mutant(
-            "tensor not contiguous",
-            "values, n = scale is not None, x.contiguous(), x.numel()",
-            "values, n = scale is not None, x, x.numel()",
-        ),
-    ),
-    (
-        delayed_saturates,
-        Mutant(
-            "largest magnitude not recorded",
-            "bits = tl.maximum(bits, magnitude_bits(x))\n    if DELAYED",
-            "bits = magnitude_bits(x) * 0\n    if DELAYED",
-        ),
-    ),
+    (strides_count, Mutant("tensor not contiguous", "values, n = scale is not None, x.contiguous(), x.numel()", "values, n = scale is not None, x, x.numel()")),
+    (delayed_saturates, Mutant("largest magnitude not recorded", "bits = tl.maximum(bits, magnitude_bits(x))\n    if DELAYED", "bits = magnitude_bits(x) * 0\n    if DELAYED")),
     (delayed_saturates, Mutant("a scale of its own", "scale = tl.load(scale_ptr)", "scale = tl.load(scale_ptr) * 0.5")),
     (a_scale_that_is_none, Mutant("a negative scale", "scale >= 1.1754943508222875e-38", "scale == scale")),
     (a_scale_that_is_none, Mutant("an infinite scale", 'scale < float("inf")', "scale == scale")),
-    (
-        a_scale_that_is_none,
-        Mutant("a subnormal scale", "(scale >= 1.1754943508222875e-38)", "(scale > 0)"),
-    ),
-    (
-        a_scale_that_is_none,
-        Mutant("the smallest scale refused", "(scale >= 1.1754943508222875e-38)", "(scale > 1.1754943508222875e-38)"),
-    ),
-    (
-        scales_of_blocks_decoded,
-        Mutant(
-            "one scale for all rows", "(offs_m // GROUP_M)[:, None] * stride_sm", "(offs_m // GROUP_M)[:, None] * 0"
-        ),
-    ),
-    (
-        scales_of_blocks_decoded,
-        Mutant(
-            "scale of the wrong column",
-            "(offs_k // GROUP_K)[None, :] * stride_sk",
-            "(offs_k // GROUP_K // 2)[None, :] * stride_sk",
-        ),
-    ),
-    (
-        random_bits_belong_to_elements,
-        Mutant(
-            "random bits of the chunk",
-            "index = row * K + offs_k\n        q = to_fp8(x * inverse, seed_ptr, index,",
-            "index = row * K + offs_k\n        q = to_fp8(x * inverse, seed_ptr, offs_k,",
-        ),
-    ),
-]
+    (a_scale_that_is_none, Mutant("a subnormal scale", "(scale >= 1.1754943508222875e-38)", "(scale > 0)")),
+    (a_scale_that_is_none, Mutant("the smallest scale refused", "(scale >= 1.1754943508222875e-38)", "(scale > 1.1754943508222875e-38)")),
+    (scales_of_blocks_decoded, Mutant("one scale for all rows", "(offs_m // GROUP_M)[:, None] * stride_sm", "(offs_m // GROUP_M)[:, None] * 0")),
+    (scales_of_blocks_decoded, Mutant("scale of the wrong column", "(offs_k // GROUP_K)[None, :] * stride_sk", "(offs_k // GROUP_K // 2)[None, :] * stride_sk")),
+    (random_bits_belong_to_elements, Mutant("random bits of the chunk", "index = row * K + offs_k\n        q = to_fp8(x * inverse, seed_ptr, index,", "index = row * K + offs_k\n        q = to_fp8(x * inverse, seed_ptr, offs_k,")),
+]  # fmt: skip
 HELPERS = [
-    (
-        not_a_number_stays_in_its_group,
-        Mutant(
-            "maximum of floats",
-            "x.to(tl.int32, bitcast=True) & 0x7FFFFFFF",
-            "tl.abs(tl.where(x != x, 0.0, x)).to(tl.int32, bitcast=True)",
-        ),
-    ),
+    (not_a_number_stays_in_its_group, Mutant("maximum of floats", "x.to(tl.int32, bitcast=True) & 0x7FFFFFFF", "tl.abs(tl.where(x != x, 0.0, x)).to(tl.int32, bitcast=True)")),
     (odd_groups, Mutant("sign kept in the maximum", "& 0x7FFFFFFF\n", "\n")),
     (edges_of_powers_of_two, Mutant("rounded up at 1.75", "> 0x600000", ">= 0x600000")),
-    (
-        odd_groups,
-        Mutant(
-            "446 for 448",
-            "448.0 if E4M3 else 57344.0)\n        scale = tl.max",
-            "446.0 if E4M3 else 57344.0)\n        scale = tl.max",
-        ),
-    ),
+    (odd_groups, Mutant("446 for 448", "448.0 if E4M3 else 57344.0)\n        scale = tl.max", "446.0 if E4M3 else 57344.0)\n        scale = tl.max")),
     (odd_groups, Mutant("e5m2 with the range of e4m3", "8 if E4M3 else 15", "8")),
     (zeros_and_small_numbers, Mutant("zero divided by zero", "tl.where(bits == 0, 1.0, scale)", "scale")),
-    (
-        zeros_and_small_numbers,
-        Mutant(
-            "exponent below the normal ones", "tl.maximum(exponent, -126) + 127", "tl.maximum(exponent, -127) + 127"
-        ),
-    ),
-    (
-        zeros_and_small_numbers,
-        Mutant("subnormal scale", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale += 0.0"),
-    ),
-    (
-        smaller_by_two_to_the_sixty,
-        Mutant("epsilon", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale = tl.maximum(scale, 1e-12)"),
-    ),
+    (zeros_and_small_numbers, Mutant("exponent below the normal ones", "tl.maximum(exponent, -126) + 127", "tl.maximum(exponent, -127) + 127")),
+    (zeros_and_small_numbers, Mutant("subnormal scale", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale += 0.0")),
+    (smaller_by_two_to_the_sixty, Mutant("epsilon", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale = tl.maximum(scale, 1e-12)")),
     (not_a_number_stays_in_its_group, Mutant("infinity in the scale", "bits >= 0x7F800000", "bits > 0x7F800000")),
     (stochastic_by_the_word, Mutant("random bits too many", "word >> (32 - CUT)", "word >> (31 - CUT)")),
     (stochastic_by_the_word, Mutant("subnormal like normal", "(127 + LOWEST) << 23", "1 << 23")),
-    (
-        stochastic_by_the_word,
-        Mutant("the upper half of the seed lost", "tl.philox(seed, low", "tl.philox(seed & 0xFFFFFFFF, low"),
-    ),
+    (stochastic_by_the_word, Mutant("the upper half of the seed lost", "tl.philox(seed, low", "tl.philox(seed & 0xFFFFFFFF, low")),
     (stochastic_by_the_word, Mutant("sign lost", "| sign)", "| 0)")),
-]
+]  # fmt: skip
 
 
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)

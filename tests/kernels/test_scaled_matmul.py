@@ -28,6 +28,8 @@ The traps of kernels that multiply scaled codes, and the check or mutant ("…")
 15. Offsets in 32 bits: `rows_far_apart`, "offsets of 32 bits".
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 import re
 
@@ -283,10 +285,7 @@ SCALES = "(scale_a[:, None] * scale_b[None, :])"
 BIAS = "        c += tl.load(bias_ptr"
 MUTANTS = [
     (scales_belong_to_parts_of_k, Mutant("scales of a step", "(k * BLOCK_K // GROUP).to", "(k + 0 * GROUP).to")),
-    (
-        tiles_wider_than_a_block,
-        Mutant("one scale for a tile's columns", "+ offs_n // GROUP_N * stride_bn", "+ offs_n // BLOCK_N * stride_bn"),
-    ),
+    (tiles_wider_than_a_block, Mutant("one scale for a tile's columns", "+ offs_n // GROUP_N * stride_bn", "+ offs_n // BLOCK_N * stride_bn")),
     (odd_sizes, Mutant("mask of the first step", "(offs_c < columns)[None, :]", "(offs_c % 16 < columns)[None, :]")),
     (odd_sizes, Mutant("scales exchanged", f"c = acc * {SCALES}", "c = acc * (scale_b[:, None] * scale_a[None, :])")),
     (odd_sizes, Mutant("encoded instead of decoded", f"c = acc * {SCALES}", f"c = acc / {SCALES}")),
@@ -294,97 +293,36 @@ MUTANTS = [
     (odd_sizes, Mutant("scale of a only", f"acc += product * {SCALES}", "acc += product * scale_a[:, None]")),
     (strides_count, Mutant("scales side by side", "offs_m * stride_scale_a", "offs_m * (stride_scale_a > 0)")),
     (strides_count, Mutant("stride of a column", "offs_c[None, :] * stride_c", "offs_c[None, :]")),
-    (
-        rows_far_apart,
-        Mutant("offsets of 32 bits", "offs_r[:, None] * stride_r", "(offs_r[:, None] * stride_r).to(tl.int32)"),
-    ),
-    (
-        not_a_number_stays_in_its_row,
-        Mutant("rows past the end", "(offs_r < rows)[:, None]", "(offs_r < rows + 9)[:, None]"),
-    ),
-    (
-        not_a_number_stays_in_its_row,
-        Mutant(
-            "columns stored past the end", ", c, mask=m_mask[:, None] & n_mask", ", c, mask=m_mask[:, None] | n_mask"
-        ),
-    ),
+    (rows_far_apart, Mutant("offsets of 32 bits", "offs_r[:, None] * stride_r", "(offs_r[:, None] * stride_r).to(tl.int32)")),
+    (not_a_number_stays_in_its_row, Mutant("rows past the end", "(offs_r < rows)[:, None]", "(offs_r < rows + 9)[:, None]")),
+    (not_a_number_stays_in_its_row, Mutant("columns stored past the end", ", c, mask=m_mask[:, None] & n_mask", ", c, mask=m_mask[:, None] | n_mask")),
     (bias_after_the_scales, Mutant("bias scaled", BIAS, BIAS.replace("+=", "+= scale_b[None, :] *"))),
-    (
-        rounded_once,
-        Mutant("rounded before the bias", BIAS, BIAS.replace("c +=", "c = c.to(tl.float16).to(tl.float32) +")),
-    ),
-]
+    (rounded_once, Mutant("rounded before the bias", BIAS, BIAS.replace("c +=", "c = c.to(tl.float16).to(tl.float32) +"))),
+]  # fmt: skip
 OF_FAST = [
-    (
-        more_rows_than_a_few,
-        Mutant("a step that isn't there", "b_desc.load([start_n, k * BLOCK_K]).T", "b_desc.load([start_n, 0 * k]).T"),
-    ),
-    (
-        more_rows_than_a_few,
-        Mutant(
-            "both halves alike",
-            "c_desc.store([start_m, start_n + half], right)",
-            "c_desc.store([start_m, start_n + half], left)",
-        ),
-    ),
-    (
-        more_rows_than_a_few,
-        Mutant(
-            "scale of another row",
-            "scale_a_ptr + offs_m * stride_am, mask=offs_m < M",
-            "scale_a_ptr + offs_m % BLOCK_M * stride_am, mask=offs_m < M",
-        ),
-    ),
-    (
-        more_rows_than_a_few,
-        Mutant(
-            "bias of the first tile", " c += tl.load(bias_ptr + offs_n,", " c += tl.load(bias_ptr + offs_n % BLOCK_N,"
-        ),
-    ),
-    (
-        strides_count,
-        Mutant("no descriptor", "row % 16 == 0 and row >=", "row >=", error="AssertionError: strides must be 16-byte"),
-    ),
+    (more_rows_than_a_few, Mutant("a step that isn't there", "b_desc.load([start_n, k * BLOCK_K]).T", "b_desc.load([start_n, 0 * k]).T")),
+    (more_rows_than_a_few, Mutant("both halves alike", "c_desc.store([start_m, start_n + half], right)", "c_desc.store([start_m, start_n + half], left)")),
+    (more_rows_than_a_few, Mutant("scale of another row", "scale_a_ptr + offs_m * stride_am, mask=offs_m < M", "scale_a_ptr + offs_m % BLOCK_M * stride_am, mask=offs_m < M")),
+    (more_rows_than_a_few, Mutant("bias of the first tile", " c += tl.load(bias_ptr + offs_n,", " c += tl.load(bias_ptr + offs_n % BLOCK_N,")),
+    (strides_count, Mutant("no descriptor", "row % 16 == 0 and row >=", "row >=", error="AssertionError: strides must be 16-byte")),
     (odd_sizes, Mutant("scales exchanged", "acc *= s_b[:, None] * s_a[None, :]", "acc *= s_b[:, None] * tl.max(s_a)")),
-    (
-        scales_belong_to_parts_of_k,
-        Mutant("scales of a step", "k * BLOCK_K // GROUP, tl.int64", "k + 0 * GROUP, tl.int64"),
-    ),
-    (
-        tiles_wider_than_a_block,
-        Mutant("one scale for a tile's columns", "offs_n // GROUP_N * stride_bn", "offs_n // BLOCK_N * stride_bn"),
-    ),
-    (
-        odd_sizes,
-        Mutant(
-            "a column past the end", "m_mask[:, None] & n_mask[None, :])", "m_mask[:, None] & (offs_n <= N)[None, :])"
-        ),
-    ),
+    (scales_belong_to_parts_of_k, Mutant("scales of a step", "k * BLOCK_K // GROUP, tl.int64", "k + 0 * GROUP, tl.int64")),
+    (tiles_wider_than_a_block, Mutant("one scale for a tile's columns", "offs_n // GROUP_N * stride_bn", "offs_n // BLOCK_N * stride_bn")),
+    (odd_sizes, Mutant("a column past the end", "m_mask[:, None] & n_mask[None, :])", "m_mask[:, None] & (offs_n <= N)[None, :])")),
     (odd_sizes, Mutant("only the last step", "tl.dot(weights, a, acc, max", "tl.dot(weights, a, acc * 0.0, max")),
-    (
-        bias_after_the_scales,
-        Mutant(
-            "bias of the first columns", "acc += tl.load(bias_ptr + offs_n,", "acc += tl.load(bias_ptr + offs_n % 4,"
-        ),
-    ),
-]
+    (bias_after_the_scales, Mutant("bias of the first columns", "acc += tl.load(bias_ptr + offs_n,", "acc += tl.load(bias_ptr + offs_n % 4,")),
+]  # fmt: skip
 test_fast_mutant_is_caught = harness.mutant_test(fast, OF_FAST)
 OF_BELOW = [
     (promoted, Mutant("scales of the first step", "b_at += stride_bk", "b_at += 0")),
-    (
-        promoted,
-        Mutant("scale of the first tile", "(n * BLOCK_N if COLUMNS else n)", "(n * BLOCK_N if COLUMNS else 0 * n)"),
-    ),
+    (promoted, Mutant("scale of the first tile", "(n * BLOCK_N if COLUMNS else n)", "(n * BLOCK_N if COLUMNS else 0 * n)")),
     (promoted, Mutant("columns of the first tile", "(n * BLOCK_N if COLUMNS else n)", "(0 * n if COLUMNS else n)")),
     (promoted, Mutant("one scale for columns of a step", "at + columns * stride,", "at + columns * 0,")),
     (promoted, Mutant("the last product twice", "acc += product * factor", "acc = product * factor")),
     (promoted, Mutant("rows of the first group", "a_s.index(stage * GROUPS + W)", "a_s.index(stage * GROUPS)")),
     (promoted, Mutant("bias of the first tile", "bias_ptr + offs_n,", "bias_ptr + offs_n % BLOCK_N,")),
-    (
-        promoted,
-        Mutant("no scale of a column", "(gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0))", "gl.expand_dims(s_a, 1)"),
-    ),
-]
+    (promoted, Mutant("no scale of a column", "(gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0))", "gl.expand_dims(s_a, 1)")),
+]  # fmt: skip
 test_mutant_below_triton_is_caught = harness.mutant_test(below, OF_BELOW)
 ON_A_CARD = Mutant("never promoted", "IMPRECISE=None if use_fast_accum else BLOCK_K", "IMPRECISE=None", gpu=True)
 

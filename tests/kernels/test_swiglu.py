@@ -2,6 +2,8 @@
 Most tests come from `GatedUnitTests`.
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import pytest
 import torch
 
@@ -32,16 +34,9 @@ SHARED_MUTANTS = [
     Mutant("backward overwrites the gate", f"dgate = {NEW_LIKE_GATE}", "dgate = gate.detach()"),
     Mutant("backward overwrites up", "dup = torch.empty_like(dgate)", "dup = up.detach()"),
     Mutant("packed backward overwrites x", "torch.empty_like(x, memory_format=torch.contiguous_format)", "x.detach()"),
-    Mutant(
-        "halves swapped in the frame", "launch_forward(*x.chunk(2, dim=-1)", "launch_forward(*x.chunk(2, dim=-1)[::-1]"
-    ),
+    Mutant("halves swapped in the frame", "launch_forward(*x.chunk(2, dim=-1)", "launch_forward(*x.chunk(2, dim=-1)[::-1]"),
     Mutant("halves of the gradient swapped", "*dx.chunk(2, dim=-1)]", "*dx.chunk(2, dim=-1)[::-1]]"),
-    Mutant(
-        "column stride ignored",
-        "as_rows(t) for t",
-        "t.view(-1).as_strided(t.shape, t.stride()) for t",
-        error="RuntimeError: view size is not compatible",
-    ),
+    Mutant("column stride ignored", "as_rows(t) for t", "t.view(-1).as_strided(t.shape, t.stride()) for t", error="RuntimeError: view size is not compatible"),
     Mutant("every tensor is taken for one row", "ONE_ROW=M == 1", "ONE_ROW=True"),
     Mutant("every program does the first block", "tl.program_id(0).to(", "(0 * tl.program_id(0)).to("),
     Mutant("every program does the first row", "tl.program_id(1).to(", "(0 * tl.program_id(1)).to("),
@@ -51,7 +46,7 @@ SHARED_MUTANTS = [
     Mutant("row strides taken for multiples of eight", "any([size % 8 for size in sizes])", "N % 8"),
     Mutant("no overflow in float16", "value = value.to(tl.float16).to(tl.float32)", "pass"),
     Mutant("second derivative is silently wrong", "    @autograd.once_differentiable\n", "", count=2),
-]
+]  # fmt: skip
 PARTS_MUTANTS = [
     Mutant("too few programs for the rows", "cdiv(M, most_rows))", "max(M // most_rows, 1))"),
     Mutant("the rest of a long row starts too early", "t.view(-1)[N:]", "t.view(-1)[N - 1 :]"),

@@ -3,6 +3,8 @@
 What needs processes is in tests/distributed/test_vocab_parallel.py.
 """
 
+# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+
 import functools
 
 import pytest
@@ -215,72 +217,27 @@ def test_check(check):
 
 
 MUTANTS = [
-    (
-        smoothed,
-        Mutant("smoothing by the local vocabulary", "target += smoothing / vocab * width", "target += smoothing"),
-    ),
-    (
-        smoothed,
-        Mutant(
-            "mean log-probability of the local columns", "+= smoothing / vocab * total", "+= smoothing / width * total"
-        ),
-    ),
+    (smoothed, Mutant("smoothing by the local vocabulary", "target += smoothing / vocab * width", "target += smoothing")),
+    (smoothed, Mutant("mean log-probability of the local columns", "+= smoothing / vocab * total", "+= smoothing / width * total")),
     (smoothed, Mutant("gradient by the local vocabulary", "+ smoothing / vocab\n", "+ smoothing / N\n")),
     (common_offset, Mutant("columns before not moved", "total += moved + ", "total += ")),
-    (
-        enormous,
-        Mutant(
-            "nothing is zero times infinity",
-            "tl.where(start > 0, start * (row_max - new_max), 0.0)",
-            "start * (row_max - new_max)",
-        ),
-    ),
+    (enormous, Mutant("nothing is zero times infinity", "tl.where(start > 0, start * (row_max - new_max), 0.0)", "start * (row_max - new_max)")),
     (capped, Mutant("slope forgotten", "dz * weight * slope", "dz * weight")),
     (squared, Mutant("z-loss has no gradient", "p * (2.0 * z_loss * ", "p * (0.0 * z_loss * ")),
-    (
-        labels_on_the_edges,
-        Mutant(
-            "a label of another rank is clamped to column 0",
-            "here = (label >= 0) & (label < width)",
-            "here = label < width",
-        ),
-    ),
+    (labels_on_the_edges, Mutant("a label of another rank is clamped to column 0", "here = (label >= 0) & (label < width)", "here = label < width")),
     (labels_on_the_edges, Mutant("label not moved to the shard", "to(tl.int64) - first\n", "to(tl.int64)\n")),
-    (
-        labels_on_the_edges,
-        Mutant("gradient: label not moved to the shard", "offs_n == label - first", "offs_n == label"),
-    ),
+    (labels_on_the_edges, Mutant("gradient: label not moved to the shard", "offs_n == label - first", "offs_n == label")),
     (smoothed, Mutant("sums relative to different numbers", "other=0.0) * factor", "other=0.0)")),
-    (
-        nothing_but_minus_infinity,
-        Mutant("an empty shard starts at minus infinity", "    row_max = LOWEST\n", '    row_max = -float("inf")\n'),
-    ),
+    (nothing_but_minus_infinity, Mutant("an empty shard starts at minus infinity", "    row_max = LOWEST\n", '    row_max = -float("inf")\n')),
     (padded, Mutant("padding counts in the softmax", "mask = offs_n < width", "mask = offs_n >= 0")),
     (padded, Mutant("padding has a gradient", "counts = (offs_n < width) & ", "counts = ")),
-    (
-        out_of_range_is_nan,
-        Mutant(
-            "a label that no rank has goes unnoticed",
-            'loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))',
-            "pass",
-        ),
-    ),
+    (out_of_range_is_nan, Mutant("a label that no rank has goes unnoticed", 'loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))', "pass")),
     (no_valid_label, Mutant("mean over no label", "(count.clamp(min=1) if n_items is None else count)", "count")),
-    (
-        labels_on_the_edges,
-        Mutant("ignored row has a loss", "loss = tl.where(label == ignore_index, 0.0, loss)", "pass"),
-    ),
+    (labels_on_the_edges, Mutant("ignored row has a loss", "loss = tl.where(label == ignore_index, 0.0, loss)", "pass")),
     (labels_on_the_edges, Mutant("ignored row has a gradient", " & (label != ignore_index)", "")),
-    (
-        smoothed,
-        Mutant(
-            "gradient over the logits",
-            "dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)",
-            "dlogits = logits.detach()",
-        ),
-    ),
+    (smoothed, Mutant("gradient over the logits", "dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)", "dlogits = logits.detach()")),
     (gradient_penalty_raises, Mutant("penalty loses its term", "    @autograd.once_differentiable\n", "")),
-]
+]  # fmt: skip
 test_mutant = mutant_test(lesson, MUTANTS)
 
 
@@ -353,13 +310,10 @@ def test_entropy(check):
 ENTROPY_MUTANTS = [
     (spread, Mutant("the mean logit doesn't move", "(weighted + shift * row_sum) * factor", "weighted * factor")),
     (impossible_entries, Mutant("zero times infinity", "tl.where(e > 0.0, (z - new_max) * e, e)", "(z - new_max) * e")),
-    (
-        impossible_entries,
-        Mutant("zero times infinity in the gradient", "tl.where(p == 0.0, 0.0, p * (", "tl.where(p < 0.0, 0.0, p * ("),
-    ),
+    (impossible_entries, Mutant("zero times infinity in the gradient", "tl.where(p == 0.0, 0.0, p * (", "tl.where(p < 0.0, 0.0, p * (")),
     (entropy_padded, Mutant("padding has a gradient", "tl.where(offs_n < width, dx, 0.0)", "dx")),
     (entropy_scaled, Mutant("slope forgotten", "slope = scaling", "slope = 1.0")),
-]
+]  # fmt: skip
 test_entropy_mutant = mutant_test(entropy, ENTROPY_MUTANTS)
 
 
