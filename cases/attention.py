@@ -10,6 +10,10 @@ from academy.formulas.cases import case
 
 FLASH = ("attention.flash_attention", "fast.flash_attention")
 DECODE = ("attention.decode", "fast.decode")
+GRADIENTS = {"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"}
+USUAL = {"g": 3, "m": 21, "p": 17, "d": 6, "l": 9, "r": 5}
+#: 16-bit numbers, eight to a row: what a descriptor fits.
+DESCRIBED = dict(dtypes=("float16",), sizes={**USUAL, "d": 8})
 
 
 def tame(Q, K, V, s):
@@ -25,6 +29,10 @@ def capped(Q, K, V, s, b):
     return {**tame(Q, K, V, s), "b": torch.sin(b), "t": 1.25}
 
 
+BACKWARD_ALONE = dict(returns=tuple(GRADIENTS.values()), values=tame, forward_only=True)
+BOTH_RESULTS = dict(returns=("AT-O", "AT-lse"), gradients=GRADIENTS, values=tame)
+
+
 def group(Q, K, V):
     return Q[None], K[None, None], V[None, None]
 
@@ -34,13 +42,7 @@ def window(l, r):
     return dict(window=(l - 1, r - 1))
 
 
-@case(
-    modules=FLASH,
-    returns=("AT-O", "AT-lse"),
-    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
-    values=tame,
-    sizes={"g": 3, "m": 21, "p": 17, "d": 6, "l": 9, "r": 5},
-)
+@case(modules=FLASH, **BOTH_RESULTS, sizes=USUAL)
 def flash_attention(module, Q, K, V, s, l, r):
     o, lse = module.flash_attention(*group(Q, K, V), scale=s, return_lse=True, **window(l, r))
     return o[0], lse[0]
@@ -61,7 +63,7 @@ def without_gradient_of_lse(Q, K, V, s, nabla_L):
 @case(
     modules=("attention.causal_attention",),
     returns="AT-O",
-    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
+    gradients=GRADIENTS,
     values=without_gradient_of_lse,
     sizes=CAUSAL,
 )
@@ -93,14 +95,7 @@ def _(module, Q, K, V, s, m):
 BELOW_TRITON = {"g": 2, "m": 70, "p": 0, "d": 64, "l": 71, "r": 1}
 
 
-@case(
-    modules=("gluon.flash_attention",),
-    returns=("AT-O", "AT-lse"),
-    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
-    values=tame,
-    dtypes=("float16",),
-    sizes=BELOW_TRITON,
-)
+@case(modules=("gluon.flash_attention",), **BOTH_RESULTS, dtypes=("float16",), sizes=BELOW_TRITON)
 def below_triton(module, Q, K, V, s, m, d):
     q, k, v = own_tokens(Q, K, V, m, 64)
     o, lse = module.flash_attention(q, k, v, causal=True, scale=s, return_lse=True)
@@ -108,14 +103,7 @@ def below_triton(module, Q, K, V, s, m, d):
 
 
 # Its backward pass alone, with the gradient of the log-sum-exp.
-@case(
-    modules=("gluon.flash_attention_backward",),
-    returns=("AT-dQ", "AT-dK", "AT-dV"),
-    values=tame,
-    dtypes=("float16",),
-    sizes=BELOW_TRITON,
-    forward_only=True,
-)
+@case(modules=("gluon.flash_attention_backward",), **BACKWARD_ALONE, dtypes=("float16",), sizes=BELOW_TRITON)
 def backward_below_triton(module, Q, K, V, s, m, d, nabla_O, nabla_L):
     q, k, v = own_tokens(Q, K, V, m, 64)
     do, dlse = widened(64, nabla_O)[0][None], nabla_L[None].float()
@@ -144,27 +132,14 @@ def _(module, Q, K, V, s, m, nabla_O, nabla_L):
 
 
 # ---------------------------------------------------------------- with all options
-# What a descriptor fits: 16-bit numbers, eight to a row. The fast file leaves the rest to the lesson's kernels.
-@case(
-    modules=("fast.flash_attention",),
-    returns=("AT-O", "AT-lse"),
-    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
-    values=tame,
-    dtypes=("float16",),
-    sizes={"g": 3, "m": 21, "p": 17, "d": 8, "l": 9, "r": 5},
-)
+# The fast file leaves what no descriptor fits to the lesson's kernels.
+@case(modules=("fast.flash_attention",), **BOTH_RESULTS, **DESCRIBED)
 def by_descriptor(module, Q, K, V, s, l, r):
     o, lse = module.flash_attention(*group(Q, K, V), scale=s, return_lse=True, **window(l, r))
     return o[0], lse[0]
 
 
-@case(
-    modules=FLASH,
-    returns=("AT-O", "AT-lse"),
-    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
-    values=tame,
-    sizes={"g": 2, "m": 19, "p": 4, "d": 5, "l": 8, "r": 1},
-)
+@case(modules=FLASH, **BOTH_RESULTS, sizes={"g": 2, "m": 19, "p": 4, "d": 5, "l": 8, "r": 1})
 def sliding_window(module, Q, K, V, s, l):
     o, lse = module.flash_attention(*group(Q, K, V), scale=s, return_lse=True, causal=True, window=l)
     return o[0], lse[0]
@@ -183,13 +158,7 @@ def cap_and_sinks(module, Q, K, V, s, t, b, l, r):
     return o[0], lse[0]
 
 
-@case(
-    modules=FLASH,
-    returns=("AT-O", "AT-lse"),
-    gradients={"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"},
-    values=tame,
-    sizes={"g": 3, "m": 21, "p": 17, "d": 6, "l": 9, "r": 5},
-)
+@case(modules=FLASH, **BOTH_RESULTS, sizes=USUAL)
 def one_sequence_of_several(module, Q, K, V, s, l, r, m, n):
     """Between two others."""
     import torch
@@ -348,14 +317,7 @@ def scores_gradient_of_pytorch(module, Q, V, do, dlse, n, **options):
 
 # The fast backward pass alone, behind the lesson's forward pass. 16-bit numbers, eight to a row: others are left to the
 # lesson's kernels.
-@case(
-    modules=("fast.flash_attention_backward",),
-    returns=("AT-dQ", "AT-dK", "AT-dV"),
-    values=tame,
-    dtypes=("float16",),
-    sizes={"g": 3, "m": 21, "p": 17, "d": 8, "l": 9, "r": 5},
-    forward_only=True,
-)
+@case(modules=("fast.flash_attention_backward",), **BACKWARD_ALONE, **DESCRIBED)
 def in_two_kernels(module, Q, K, V, s, l, r, nabla_O, nabla_L):
     return fast_gradients(module, Q, K, V, s, nabla_O, nabla_L, **window(l, r))
 
@@ -384,14 +346,7 @@ def gradients_of_pytorch(module, Q, K, V, s, do, dlse, window):
 
 
 # All three gradients from one kernel, which adds up dQ by atomics.
-@case(
-    modules=("fast.flash_attention_backward",),
-    returns=("AT-dQ", "AT-dK", "AT-dV"),
-    values=tame,
-    dtypes=("float16",),
-    sizes={"g": 3, "m": 21, "p": 17, "d": 8, "l": 9, "r": 5},
-    forward_only=True,
-)
+@case(modules=("fast.flash_attention_backward",), **BACKWARD_ALONE, **DESCRIBED)
 def in_one_pass(module, Q, K, V, s, l, r, nabla_O, nabla_L):
     return fast_gradients(module, Q, K, V, s, nabla_O, nabla_L, **window(l, r), deterministic=False)
 

@@ -5,6 +5,8 @@ from academy.formulas.cases import case
 BOTH = ("classics.cross_entropy", "fast.cross_entropy")
 LESSON = "classics.cross_entropy"
 FAST = "fast.cross_entropy"
+CAPPED = dict(returns="CE-capped", gradients={"x": "CE-capped-x"})
+MEAN = dict(returns="CE-mean", gradients={"X": "CE-mean-X"})
 
 
 # ---------------------------------------------------------------- one token: logits x, label c
@@ -28,7 +30,7 @@ def scaled(module, x, c, s):
     return module.cross_entropy_loss(x[None], c[None], logit_scaling=s)
 
 
-@case(modules=BOTH, returns="CE-capped", gradients={"x": "CE-capped-x"}, values={"s": 1.0}, upstream=1.0)
+@case(modules=BOTH, **CAPPED, values={"s": 1.0}, upstream=1.0)
 def capped(module, x, c, t):
     return module.cross_entropy_loss(x[None], c[None], logit_softcapping=t)
 
@@ -37,14 +39,10 @@ def reference_of_one_token(module, x, c, s, t):
     return module.cross_entropy_loss_reference(x[None], c[None], logit_softcapping=t, logit_scaling=s)
 
 
-@case(
-    modules=LESSON,
-    returns="CE-capped",
-    gradients={"x": "CE-capped-x"},
-    pytorch=reference_of_one_token,
-    sizes={"V": 117},
-    upstream=1.0,
-)
+ONE_TOKEN = dict(pytorch=reference_of_one_token, sizes={"V": 117}, upstream=1.0)
+
+
+@case(modules=LESSON, **CAPPED, **ONE_TOKEN)
 def capped_in_chunks(module, x, c, s, t):
     import torch
 
@@ -53,27 +51,15 @@ def capped_in_chunks(module, x, c, s, t):
     return loss, {"x": module.cross_entropy_backward(x.new_ones((), dtype=torch.float32), *saved, **options)[0]}
 
 
-@case(
-    modules=FAST,
-    returns="CE-capped",
-    gradients={"x": "CE-capped-x"},
-    pytorch=reference_of_one_token,
-    sizes={"V": 117},
-    upstream=1.0,
-)
+@case(modules=FAST, **CAPPED, **ONE_TOKEN)
 def capped_in_blocks(module, x, c, s, t):
     loss, (dx,) = module.cross_entropy_forward(x[None], c[None], softcap=t, scaling=s, BLOCK=16, num_warps=1)
     return loss, {"x": dx[0]}
 
 
-@case(modules=BOTH, returns="CE-capped", gradients={"x": "CE-capped-x"}, upstream=1.0)
+@case(modules=BOTH, **CAPPED, pytorch=reference_of_one_token, upstream=1.0)
 def capped_in_place(module, x, c, s, t):
     return module.cross_entropy_loss_(x[None].clone(), c[None], logit_softcapping=t, logit_scaling=s)
-
-
-@capped_in_place.pytorch
-def _(module, x, c, s, t):
-    return module.cross_entropy_loss_reference(x[None], c[None], logit_softcapping=t, logit_scaling=s)
 
 
 # ---------------------------------------------------------------- a batch: logits X, one-hot labels Y, valid rows v
@@ -98,12 +84,12 @@ def labels(Y, v, ignored):
 
 
 # The last row is ignored, and its label points behind the logits.
-@case(modules=BOTH, returns="CE-mean", gradients={"X": "CE-mean-X"}, values=batch, sizes={"m": 5})
+@case(modules=BOTH, **MEAN, values=batch, sizes={"m": 5})
 def mean(module, X, Y, v, n, V):
     return module.cross_entropy_loss(X, labels(Y, v, V), n_items=n, ignore_index=V)
 
 
-@case(modules=BOTH, returns="CE-mean", gradients={"X": "CE-mean-X"}, values=batch)
+@case(modules=BOTH, **MEAN, values=batch)
 def mean_in_place(module, X, Y, v, n):
     return module.cross_entropy_loss_(X.clone(), labels(Y, v, -7), n_items=n, ignore_index=-7)
 
@@ -113,19 +99,12 @@ def _(module, X, Y, v, n):
     return module.cross_entropy_loss_reference(X, labels(Y, v, -7), n_items=n, ignore_index=-7)
 
 
-@case(modules=BOTH, returns="CE-mean", gradients={"X": "CE-mean-X"}, values=counted)
+@case(modules=BOTH, **MEAN, values=counted)
 def mean_of_valid_rows(module, X, Y, v):
     return module.cross_entropy_loss(X, labels(Y, v, -100))
 
 
-@case(
-    modules=FAST,
-    returns="CE-mean",
-    gradients={"X": "CE-mean-X"},
-    values=counted,
-    sizes={"V": 3, "m": 30},
-    dtypes=("float32",),
-)
+@case(modules=FAST, **MEAN, values=counted, sizes={"V": 3, "m": 30}, dtypes=("float32",))
 def counted_label_by_label(module, X, Y, v):
     n = module.count_labels(labels(Y, v, -9), -9, BLOCK=1)[0]
     return module.cross_entropy_loss(X, labels(Y, v, -9), n_items=n, ignore_index=-9)
@@ -140,14 +119,10 @@ def reference_of_a_batch(module, X, Y, v):
     return module.cross_entropy_loss_reference(X, labels(Y, v, -100))
 
 
-@case(
-    modules=LESSON,
-    returns="CE-mean",
-    gradients={"X": "CE-mean-X"},
-    pytorch=reference_of_a_batch,
-    values=counted,
-    sizes={"V": 117, "m": 3},
-)
+THREE_ROWS = dict(pytorch=reference_of_a_batch, values=counted, sizes={"V": 117, "m": 3})
+
+
+@case(modules=LESSON, **MEAN, **THREE_ROWS)
 def mean_in_chunks(module, X, Y, v, nabla_ell):
     loss, saved = module.cross_entropy_forward(X, labels(Y, v, -100), BLOCK_N=16)
     return loss, {"X": module.cross_entropy_backward(X.new_tensor(nabla_ell).float(), *saved, BLOCK_N=16)}
@@ -155,11 +130,8 @@ def mean_in_chunks(module, X, Y, v, nabla_ell):
 
 @case(
     modules=FAST,
-    returns="CE-mean",
-    gradients={"X": "CE-mean-X"},
-    pytorch=reference_of_a_batch,
-    values=counted,
-    sizes={"V": 117, "m": 3},
+    **MEAN,
+    **THREE_ROWS,
     dtypes=("float32",),  # in bfloat16 a gradient made before its factor is known is rounded twice
 )
 def mean_in_blocks(module, X, Y, v, nabla_ell):
@@ -167,15 +139,7 @@ def mean_in_blocks(module, X, Y, v, nabla_ell):
     return loss, {"X": module.cross_entropy_backward(X.new_tensor(nabla_ell).float(), gradient, BLOCK=16)}
 
 
-@case(
-    modules=FAST,
-    returns="CE-mean",
-    gradients={"X": "CE-mean-X"},
-    pytorch=reference_of_a_batch,
-    values=counted,
-    sizes={"V": 117, "m": 3},
-    dtypes=("float32", "float16"),
-)
+@case(modules=FAST, **MEAN, **THREE_ROWS, dtypes=("float32", "float16"))
 def mean_with_a_late_gradient(module, X, Y, v, nabla_ell):
     """As float16 and `torch.compile` make it: in the backward pass."""
     loss, saved = module.cross_entropy_loss_forward(X, labels(Y, v, -100), BLOCK=16, num_warps=1)
@@ -187,14 +151,7 @@ def not_whole(m, V):
     return {**batch(m, V), "n": 7.3, "nabla_ell": 2.0}
 
 
-@case(
-    modules=BOTH,
-    returns="CE-mean",
-    gradients={"X": "CE-mean-X"},
-    values=not_whole,
-    sizes={"V": 37, "m": 6},
-    dtypes=("float32", "float16"),
-)
+@case(modules=BOTH, **MEAN, values=not_whole, sizes={"V": 37, "m": 6}, dtypes=("float32", "float16"))
 def in_three_dimensions(module, X, Y, v, n, m, V):
     """Logits between rows that are no part of them, a divisor that is a tensor and no whole number."""
     import torch

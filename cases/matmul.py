@@ -9,6 +9,11 @@ ACTIVATED = ("classics.matmul", "tutorials.matmul_autotuned", "fast.matmul")
 SEVERAL_TILES = {"M": 37, "N": 19, "K": 41}
 
 
+def through(derivative):
+    """The gradients of a product with an activation, whose own derivative has this tag."""
+    return {name: f"MM-{name}(nabla_C = {derivative})" for name in "XY"}
+
+
 @case(modules="tutorials.matmul_blocked", returns="MM-Z", forward_only=True)
 def product(module, X, Y):
     return module.matmul(X, Y)
@@ -30,11 +35,7 @@ def matmul(module, X, Y):
     return module.matmul(X, Y)
 
 
-@case(
-    modules=("classics.matmul", "tutorials.matmul_grouped"),
-    returns="MM-relu",
-    gradients={"X": "MM-X(nabla_C = MM-relu-Z)", "Y": "MM-Y(nabla_C = MM-relu-Z)"},
-)
+@case(modules=("classics.matmul", "tutorials.matmul_grouped"), returns="MM-relu", gradients=through("MM-relu-Z"))
 def relu(module, X, Y):
     return module.matmul(X, Y, "relu")
 
@@ -46,7 +47,7 @@ def column_major(nabla_C):
 @case(
     modules=ACTIVATED,
     returns="MM-leaky",
-    gradients={"X": "MM-X(nabla_C = MM-leaky-Z)", "Y": "MM-Y(nabla_C = MM-leaky-Z)"},
+    gradients=through("MM-leaky-Z"),
     upstream=column_major,
     sizes={"M": 9, "N": 261, "K": 5},
 )
@@ -54,31 +55,18 @@ def leaky_relu(module, X, Y):
     return module.matmul(X, Y, "leaky_relu")
 
 
-@case(
-    modules="classics.matmul",
-    returns="MM-gelu",
-    gradients={"X": "MM-X(nabla_C = MM-gelu-Z)", "Y": "MM-Y(nabla_C = MM-gelu-Z)"},
-)
+@case(modules="classics.matmul", returns="MM-gelu", gradients=through("MM-gelu-Z"))
 def gelu(module, X, Y):
     return module.matmul(X, Y, "gelu")
 
 
-@case(
-    modules="classics.matmul",
-    returns="MM-silu",
-    gradients={"X": "MM-X(nabla_C = MM-silu-Z)", "Y": "MM-Y(nabla_C = MM-silu-Z)"},
-)
+@case(modules="classics.matmul", returns="MM-silu", gradients=through("MM-silu-Z"))
 def silu(module, X, Y):
     return module.matmul(X, Y, "silu")
 
 
 # ---------------------------------------------------------------- grouped: several tiles, several groups
-@case(
-    modules="tutorials.matmul_grouped",
-    returns="MM-Z",
-    gradients={"X": "MM-X", "Y": "MM-Y"},
-    sizes=SEVERAL_TILES,
-)
+@case(modules="tutorials.matmul_grouped", returns="MM-Z", gradients={"X": "MM-X", "Y": "MM-Y"}, sizes=SEVERAL_TILES)
 def groups_of_two(module, X, Y, nabla_C):
     tiles = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, GROUP_M=2, num_warps=4)
     dX, dY = module.matmul_backward(nabla_C, X, Y, **tiles)
@@ -93,7 +81,7 @@ def _(X, Y):
 @case(
     modules="tutorials.matmul_grouped",
     returns="MM-relu",
-    gradients={"X": "MM-X(nabla_C = MM-relu-Z)", "Y": "MM-Y(nabla_C = MM-relu-Z)"},
+    gradients=through("MM-relu-Z"),
     sizes={"M": 37, "N": 19, "K": 53},
 )
 def two_launches(module, X, Y, nabla_C):
@@ -120,12 +108,7 @@ def silu_in_pytorch(X, Y):
     return torch.nn.functional.silu(X @ Y)
 
 
-@case(
-    modules=ACTIVATED,
-    returns="MM-relu",
-    gradients={"X": "MM-X(nabla_C = MM-relu-Z)", "Y": "MM-Y(nabla_C = MM-relu-Z)"},
-    sizes=SEVERAL_TILES,
-)
+@case(modules=ACTIVATED, returns="MM-relu", gradients=through("MM-relu-Z"), sizes=SEVERAL_TILES)
 def relu_with_given_tiles(module, X, Y, nabla_C):
     c = module.matmul_forward(X, Y, "relu", **TILES)
     dX, dY = module.matmul_backward(nabla_C, X, Y, c, "relu", **TILES)
@@ -139,12 +122,7 @@ def _(X, Y):
     return torch.relu(X @ Y)
 
 
-@case(
-    modules=ACTIVATED,
-    returns="MM-gelu",
-    gradients={"X": "MM-X(nabla_C = MM-gelu-Z)", "Y": "MM-Y(nabla_C = MM-gelu-Z)"},
-    sizes=SEVERAL_TILES,
-)
+@case(modules=ACTIVATED, returns="MM-gelu", gradients=through("MM-gelu-Z"), sizes=SEVERAL_TILES)
 def gelu_with_given_tiles(module, X, Y, nabla_C):
     c, z = module.matmul_forward(X, Y, "gelu", save_z=True, **TILES)
     dX, dY = module.matmul_backward(nabla_C, X, Y, z, "gelu", **TILES)
@@ -159,11 +137,7 @@ def _(X, Y):
 
 
 @case(
-    modules=ACTIVATED,
-    returns="MM-silu",
-    gradients={"X": "MM-X(nabla_C = MM-silu-Z)", "Y": "MM-Y(nabla_C = MM-silu-Z)"},
-    pytorch=silu_in_pytorch,
-    sizes=SEVERAL_TILES,
+    modules=ACTIVATED, returns="MM-silu", gradients=through("MM-silu-Z"), pytorch=silu_in_pytorch, sizes=SEVERAL_TILES
 )
 def silu_with_given_tiles(module, X, Y, nabla_C):
     c, z = module.matmul_forward(X, Y, "silu", save_z=True, **TILES)
@@ -174,7 +148,7 @@ def silu_with_given_tiles(module, X, Y, nabla_C):
 @case(
     modules="fast.matmul",
     returns="MM-silu",
-    gradients={"X": "MM-X(nabla_C = MM-silu-Z)", "Y": "MM-Y(nabla_C = MM-silu-Z)"},
+    gradients=through("MM-silu-Z"),
     pytorch=silu_in_pytorch,
     sizes={"M": 88, "N": 40, "K": 24},
     dtypes=("float16",),
@@ -236,12 +210,7 @@ def one_group_of_warps(module, X, Y):
 
 
 # ---------------------------------------------------------------- the rows of all ranks; here there is one
-@case(
-    modules="distributed.all_gather_matmul",
-    returns="MM-Z",
-    forward_only=True,
-    dtypes=("float32", "float16"),
-)
+@case(modules="distributed.all_gather_matmul", returns="MM-Z", forward_only=True, dtypes=("float32", "float16"))
 def gathered(module, X, Y):
     return module.all_gather_matmul(X, Y, module.symmetric_memory(max(1, X.numel()), X.dtype, programs=1), group=None)
 

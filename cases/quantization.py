@@ -15,7 +15,14 @@ HALF = ("float16", "bfloat16")
 #: The kernels have no backward pass. Most are compared with the reference of the file that they are in.
 FORWARD = dict(dtypes=HALF, forward_only=True)
 PRODUCT = dict(pytorch="gemm_reference", **FORWARD)
-SMALL = {"M": 5, "N": 19, "G": 3, "W": 2, "P": 8}
+IN_FLOAT16 = PRODUCT | dict(dtypes=("float16",))
+
+
+def lengths(M, N, G, W, P):
+    return dict(M=M, N=N, G=G, W=W, P=P)
+
+
+SMALL = lengths(5, 19, 3, 2, 8)
 
 
 def rows(A):
@@ -130,7 +137,7 @@ def mode4(module, A, Q, S, Z, W, P):
     return module.gemm(column_major(rows(A)), words, S, Z, W_nbits=4, group_size=W * P, W_group_mode=4, A_load_order=3)
 
 
-@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode0)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
+@case(**FORWARD, modules=GEMM, returns="QM-C(B = QM-mode0)", sizes=lengths(5, 19, 3, 4, 8))
 def nothing_packed(module, A, Q, W, P):
     return module.gemm(rows(A), columns(Q), None, None, W_nbits=16, group_size=W * P, W_group_mode=0)
 
@@ -156,7 +163,7 @@ def scaled_by_rows_and_columns(module, A, Q, s, t, W, P):
     modules=GEMM,
     returns="QM-channel(B = QM-mode0)",
     values=scaled_by_columns,
-    sizes={"M": 37, "N": 69, "G": 3, "W": 2, "P": 8},
+    sizes=lengths(37, 69, 3, 2, 8),
 )
 def linear_order(module, A, Q, t, W, P):
     return module.gemm_forward(
@@ -180,7 +187,7 @@ def linear_order(module, A, Q, t, W, P):
     modules=GEMM,
     returns="QM-channel(B = QM-mode0)",
     values=one_bit_scaled_by_rows,
-    sizes={"M": 5, "N": 19, "G": 3, "W": 1, "P": 32},
+    sizes=lengths(5, 19, 3, 1, 32),
 )
 def one_bit(module, A, Q, s, W, P):
     return module.gemm_forward(
@@ -199,13 +206,7 @@ def one_bit(module, A, Q, s, W, P):
     )
 
 
-@case(
-    **PRODUCT | dict(dtypes=("float16",)),
-    modules=GEMM,
-    returns="QM-C(B = QM-mode3)",
-    values=float32_metadata,
-    sizes={"M": 69, "N": 69, "G": 3, "W": 2, "P": 8},
-)
+@case(**IN_FLOAT16, modules=GEMM, returns="QM-C(B = QM-mode3)", values=float32_metadata, sizes=lengths(69, 69, 3, 2, 8))
 def several_tiles(module, A, Q, S, Z, W, P, at_end):
     return module.gemm_forward(
         column_major(rows(A)),
@@ -222,7 +223,7 @@ def several_tiles(module, A, Q, S, Z, W, P, at_end):
     )
 
 
-@case(**PRODUCT, modules=GEMM, returns="QM-C(B = QM-mode4)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
+@case(**PRODUCT, modules=GEMM, returns="QM-C(B = QM-mode4)", sizes=lengths(5, 19, 3, 4, 8))
 def two_blocks_a_group(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
     return module.gemm_forward(
@@ -230,12 +231,7 @@ def two_blocks_a_group(module, A, Q, S, Z, W, P):
     )
 
 
-@case(
-    **PRODUCT | dict(dtypes=("float16",)),
-    modules=GEMM,
-    returns="QM-C(B = QM-mode3)",
-    sizes={"M": 257, "N": 5, "G": 2, "W": 1, "P": 8},
-)
+@case(**IN_FLOAT16, modules=GEMM, returns="QM-C(B = QM-mode3)", sizes=lengths(257, 5, 2, 1, 8))
 def more_tiles_than_columns(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
     return module.gemm_forward(
@@ -244,7 +240,7 @@ def more_tiles_than_columns(module, A, Q, S, Z, W, P):
 
 
 # ---------------------------------------------------------------- gemm_splitK
-@case(**PRODUCT, modules=SPLIT_K, returns="QM-split(B = QM-mode3)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
+@case(**PRODUCT, modules=SPLIT_K, returns="QM-split(B = QM-mode3)", sizes=lengths(5, 19, 3, 4, 8))
 def searched(module, A, Q, S, Z, W, P):
     return module.gemm_splitK(rows(A), packed(module, Q), S, Z, W_nbits=4, group_size=W * P)
 
@@ -254,7 +250,7 @@ def searched(module, A, Q, S, Z, W, P):
     modules=SPLIT_K,
     returns="QM-channel(B = QM-mode1)",
     values=eight_bits_scaled_by_rows,
-    sizes={"M": 129, "N": 13, "G": 3, "W": 8, "P": 4},
+    sizes=lengths(129, 13, 3, 8, 4),
 )
 def eight_bits(module, A, Q, S, Z, s, W, P):
     """More tiles of rows than a tile has columns."""
@@ -263,13 +259,7 @@ def eight_bits(module, A, Q, S, Z, s, W, P):
     return module.gemm_splitK_forward(rows(A), words, S, Z, **modes, scales_a=s.contiguous(), **tiles)
 
 
-@case(
-    **PRODUCT,
-    modules=SPLIT_K,
-    returns="QM-C(B = QM-mode2)",
-    values=float32_metadata,
-    sizes={"M": 20, "N": 69, "G": 5, "W": 4, "P": 8},
-)
+@case(**PRODUCT, modules=SPLIT_K, returns="QM-C(B = QM-mode2)", values=float32_metadata, sizes=lengths(20, 69, 5, 4, 8))
 def split_in_linear_order(module, A, Q, S, W, P, at_end):
     words, modes = at_end(packed(module, Q)), dict(W_nbits=4, group_size=W * P, W_group_mode=2)
     options = dict(tile_order="linear", A_load_order=0, split_k=2, BLOCK_M=16, BLOCK_N=32, BLOCK_K=64)
@@ -281,7 +271,7 @@ def split_in_linear_order(module, A, Q, S, W, P, at_end):
     modules=SPLIT_K,
     returns="QM-channel(B = QM-mode0)",
     values=scaled_by_columns,
-    sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8},
+    sizes=lengths(5, 19, 3, 4, 8),
 )
 def split_with_nothing_packed(module, A, Q, t, W, P):
     modes = dict(W_nbits=16, group_size=W * P, W_group_mode=0, channel_scale_mode=1)
@@ -290,54 +280,33 @@ def split_with_nothing_packed(module, A, Q, t, W, P):
 
 
 # ---------------------------------------------------------------- the fast package: planes, which take every format
-@case(
-    **FORWARD,
-    modules=PLANES,
-    returns="QM-regroup",
-    pytorch=by_definition,
-    sizes={"M": 5, "N": 19, "G": 3, "W": 16, "P": 8},
-)
+@case(**FORWARD, modules=PLANES, returns="QM-regroup", pytorch=by_definition, sizes=lengths(5, 19, 3, 16, 8))
 def by_group(module, A, Q, S, Z, W, P):
     words, modes = packed(module, Q), dict(W_nbits=4, group_size=W * P)
     return module.planes_forward(rows(A), words, S, Z, **modes, split_k=2)
 
 
 @case(
-    **FORWARD,
-    modules=PLANES,
-    returns="QM-planes(B = QM-mode3)",
-    pytorch=by_definition,
-    sizes={"M": 5, "N": 69, "G": 9, "W": 2, "P": 8},
+    **FORWARD, modules=PLANES, returns="QM-planes(B = QM-mode3)", pytorch=by_definition, sizes=lengths(5, 69, 9, 2, 8)
 )
 def by_plane(module, A, Q, S, Z, W, P):
     words, modes = packed(module, Q), dict(W_nbits=4, group_size=W * P)
     return module.planes_forward(column_major(rows(A)), words, S, Z, **modes, split_k=2, BLOCK_N=32)
 
 
-@case(
-    **PRODUCT,
-    modules=PLANES,
-    returns="QM-C(B = QM-mode4)",
-    values=float32_metadata,
-    sizes={"M": 37, "N": 19, "G": 3, "W": 4, "P": 8},
-)
+@case(**PRODUCT, modules=PLANES, returns="QM-C(B = QM-mode4)", values=float32_metadata, sizes=lengths(37, 19, 3, 4, 8))
 def planes_in_mode4(module, A, Q, S, Z, W, P, at_end):
     words = at_end(packed(module, Q))
     return module.planes_forward(rows(A), words, S, Z, W_nbits=4, group_size=W * P, W_group_mode=4)
 
 
-@case(**PRODUCT, modules=PLANES, returns="QM-C(B = QM-mode2)", sizes={"M": 5, "N": 19, "G": 3, "W": 4, "P": 8})
+@case(**PRODUCT, modules=PLANES, returns="QM-C(B = QM-mode2)", sizes=lengths(5, 19, 3, 4, 8))
 def planes_with_nothing_packed(module, A, Q, S, W, P):
     return module.planes_forward(rows(A), columns(Q), S, None, W_nbits=16, group_size=W * P, W_group_mode=2)
 
 
 # ---------------------------------------------------------------- low_bit_matmul: the kernel by the shape
-@case(
-    **PRODUCT | dict(dtypes=("float16",)),
-    modules=LOW_BIT,
-    returns="QM-C(B = QM-mode3)",
-    sizes={"M": 3, "N": 20, "G": 2, "W": 8, "P": 8},
-)
+@case(**IN_FLOAT16, modules=LOW_BIT, returns="QM-C(B = QM-mode3)", sizes=lengths(3, 20, 2, 8, 8))
 def few_rows(module, A, Q, S, Z, W, P):
     return module.low_bit_matmul(rows(A), packed(module, Q), S, Z, W_nbits=4, group_size=W * P)
 
@@ -347,7 +316,7 @@ def few_rows(module, A, Q, S, Z, W, P):
     modules=DESCRIPTORS,
     returns="QM-channel(B = QM-mode1)",
     values=zeros_and_ones,
-    sizes={"M": 5, "N": 20, "G": 2, "W": 8, "P": 32},
+    sizes=lengths(5, 20, 2, 8, 32),
 )
 def few_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     return module.descriptor_forward(
@@ -368,7 +337,7 @@ def few_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     modules=MANY_ROWS,
     returns="QM-channel(B = QM-mode1)",
     values=zeros_and_ones,
-    sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 32},
+    sizes=lengths(18, 24, 2, 8, 32),
 )
 def more_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     return module.plane_order_forward(
@@ -384,59 +353,47 @@ def more_rows_of_one_bit(module, A, Q, Z, s, t, W, P):
     )
 
 
-@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode4)", sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8})
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode4)", sizes=lengths(18, 24, 2, 8, 8))
 def more_rows_in_mode4(module, A, Q, S, Z, W, P):
     words = packed(module, Q)
     return module.plane_order_forward(rows(A), words, S.contiguous(), Z, W_nbits=4, group_size=W * P, W_group_mode=4)
 
 
-@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode2)", sizes={"M": 18, "N": 24, "G": 2, "W": 8, "P": 8})
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode2)", sizes=lengths(18, 24, 2, 8, 8))
 def more_rows_in_mode2(module, A, Q, S, W, P):
     words = packed(module, Q)
     return module.plane_order_forward(rows(A), words, S.contiguous(), None, W_nbits=4, group_size=W * P, W_group_mode=2)
 
 
 # More than one tile of rows and of columns, three parts.
-@case(
-    **PRODUCT, modules=DESCRIPTORS, returns="QM-split(B = QM-mode2)", sizes={"M": 20, "N": 68, "G": 7, "W": 8, "P": 8}
-)
+@case(**PRODUCT, modules=DESCRIPTORS, returns="QM-split(B = QM-mode2)", sizes=lengths(20, 68, 7, 8, 8))
 def three_parts(module, A, Q, S, W, P):
     return module.descriptor_forward(rows(A), packed(module, Q), S, None, W_nbits=4, group_size=W * P, W_group_mode=2)
 
 
 # More than one chunk of blocks to a part.
-@case(
-    **PRODUCT | dict(dtypes=("float16",)),
-    modules=MANY_ROWS,
-    returns="QM-zeros",
-    sizes={"M": 20, "N": 24, "G": 36, "W": 8, "P": 8},
-)
+@case(**IN_FLOAT16, modules=MANY_ROWS, returns="QM-zeros", sizes=lengths(20, 24, 36, 8, 8))
 def many_groups(module, A, Q, S, Z, W, P):
     return module.plane_order_forward(rows(A), packed(module, Q), S.contiguous(), Z, W_nbits=4, group_size=W * P)
 
 
 # More than one tile of rows and of columns.
-@case(
-    **PRODUCT | dict(dtypes=("float16",)),
-    modules=MANY_ROWS,
-    returns="QM-split(B = QM-mode3)",
-    sizes={"M": 68, "N": 136, "G": 3, "W": 8, "P": 8},
-)
+@case(**IN_FLOAT16, modules=MANY_ROWS, returns="QM-split(B = QM-mode3)", sizes=lengths(68, 136, 3, 8, 8))
 def tiles_both_ways(module, A, Q, S, Z, W, P):
     return module.plane_order_forward(rows(A), packed(module, Q), S.contiguous(), Z, W_nbits=4, group_size=W * P)
 
 
-@case(**PRODUCT, modules=LOW_BIT, returns="QM-C(B = QM-mode3)", sizes={"M": 65, "N": 261, "G": 5, "W": 2, "P": 8})
+@case(**PRODUCT, modules=LOW_BIT, returns="QM-C(B = QM-mode3)", sizes=lengths(65, 261, 5, 2, 8))
 def many_rows(module, A, Q, S, Z, W, P, at_end):
     return module.low_bit_matmul(rows(A), at_end(packed(module, Q)), S, Z, W_nbits=4, group_size=W * P)
 
 
-@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode1)", sizes={"M": 65, "N": 19, "G": 3, "W": 8, "P": 8})
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode1)", sizes=lengths(65, 19, 3, 8, 8))
 def many_rows_in_mode1(module, A, Q, Z, W, P):
     return module.dequantized_forward(rows(A), packed(module, Q), None, Z, W_nbits=4, group_size=W * P, W_group_mode=1)
 
 
-@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode2)", sizes={"M": 65, "N": 19, "G": 3, "W": 4, "P": 8})
+@case(**PRODUCT, modules=MANY_ROWS, returns="QM-C(B = QM-mode2)", sizes=lengths(65, 19, 3, 4, 8))
 def many_rows_with_nothing_packed(module, A, Q, S, W, P):
     words = column_major(columns(Q))
     return module.dequantized_forward(rows(A), words, S, None, W_nbits=16, group_size=W * P, W_group_mode=2)
