@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -156,6 +156,16 @@ def mutant_parameters(mutants: list, check: Callable | None = None) -> list:
     pairs = [each if isinstance(each, tuple) else (check, each) for each in mutants]
     marks = lambda m: [pytest.mark.gpu] * m.gpu + [unseen] * m.interpreted  # noqa: E731
     return [pytest.param(*((c, m) if c else (m,)), id=str(m), marks=marks(m)) for c, m in pairs]
+
+
+def check_test(module: ModuleType, checks: Sequence[Callable]):
+    """A test: each of these checks, under its own name, passes for a module."""
+
+    @pytest.mark.parametrize("check", checks, ids=lambda check: check.__name__)
+    def test(check):
+        check(module)
+
+    return test
 
 
 def mutant_test(module: ModuleType, mutants: list, check: Callable | None = None, within: ModuleType | None = None):

@@ -74,9 +74,7 @@ MUTANTS = [
 test_mutant = mutant_test(lesson, MUTANTS)
 
 
-@pytest.mark.parametrize("check", [small_terms, more_blocks_than_programs, unordered], ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+test_check = harness.check_test(lesson, [small_terms, more_blocks_than_programs, unordered])
 
 
 def test_a_grid_is_never_larger_than_what_runs_at_once(monkeypatch):

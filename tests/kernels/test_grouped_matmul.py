@@ -228,11 +228,7 @@ CHECKS = [
     dtypes_of_results,
     offsets_that_make_no_sense,
 ]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+test_check = harness.check_test(lesson, CHECKS)
 
 
 MUTANTS = [

@@ -194,11 +194,7 @@ OF_BOTH = [
     test_grouped_matmul.long_sums_in_float32,
     test_grouped_matmul.dtypes_of_results,
 ]
-
-
-@pytest.mark.parametrize("check", [*CHECKS, *OF_BOTH], ids=lambda check: check.__name__)
-def test_check(check):
-    check(fast)
+test_check = harness.check_test(fast, [*CHECKS, *OF_BOTH])
 
 
 def test_the_table():

@@ -333,11 +333,7 @@ CHECKS = [
     gradients_of_zero_and_of_one,
     bias_gets_a_plain_sum,
 ]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+test_check = harness.check_test(lesson, CHECKS)
 
 
 ROWS = '"row": (("row", "row"), ("row", "row"), ("row", "row"))'

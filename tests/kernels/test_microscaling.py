@@ -331,11 +331,7 @@ CHECKS = [
     stochastic,
     inputs_unchanged,
 ]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+test_check = harness.check_test(lesson, CHECKS)
 
 
 # ---------------------------------------------------------------- mutants, each with the check that must notice it

@@ -140,11 +140,7 @@ def weights_in_float32(module):
 
 
 CHECKS = [every_dtype, experts_of_any_kind, small_tiles, dropped_slots, rows_of_others, layouts, weights_in_float32]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+test_check = harness.check_test(lesson, CHECKS)
 
 
 MUTANTS = [

@@ -67,11 +67,7 @@ OF_BOTH = [
     test_moe_mlp.layouts,
     test_moe_mlp.weights_in_float32,
 ]
-
-
-@pytest.mark.parametrize("check", [*CHECKS, *OF_BOTH], ids=lambda check: check.__name__)
-def test_check(check):
-    check(fast)
+test_check = harness.check_test(fast, [*CHECKS, *OF_BOTH])
 
 
 MUTANTS = [

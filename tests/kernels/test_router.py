@@ -337,11 +337,7 @@ CHECKS = [
     numbers_that_are_no_experts,
     nothing_behind_the_end,
 ]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+test_check = harness.check_test(lesson, CHECKS)
 
 
 # ---------------------------------------------------------------- mutants, each with the check that must notice it

@@ -209,11 +209,7 @@ CHECKS = [
     divided_by_the_number_of_all,
     gradient_penalty_raises,
 ]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+test_check = harness.check_test(lesson, CHECKS)
 
 
 MUTANTS = [
@@ -300,11 +296,7 @@ def entropy_scaled(module):
 
 
 ENTROPY_CHECKS = [spread, impossible_entries, entropy_padded, entropy_scaled]
-
-
-@pytest.mark.parametrize("check", ENTROPY_CHECKS, ids=lambda check: check.__name__)
-def test_entropy(check):
-    check(entropy)
+test_entropy = harness.check_test(entropy, ENTROPY_CHECKS)
 
 
 ENTROPY_MUTANTS = [
