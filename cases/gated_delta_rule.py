@@ -22,6 +22,10 @@ def tame(Q, K, V, g, beta, Sigma):
     }
 
 
+ONE_STEP = dict(modules=STEP, values=tame, sizes={"m": 1, "d": 3, "n": 4}, dtypes=("float32",), forward_only=True)
+IN_FLOAT32 = dict(modules=MODULES, values=tame, sizes={"m": 7, "d": 3, "n": 4}, dtypes=("float32",), forward_only=True)
+
+
 def one_head(*tensors):
     """(tokens, width) and (tokens,) as (1, tokens, 1, width) and (1, tokens, 1)."""
     return [x[None, :, None] for x in tensors]
@@ -104,14 +108,7 @@ def states(module, Q, K, V, g, beta, Sigma, d):
     return torch.cat([Sigma[None], o.transpose(0, 1)])
 
 
-@case(
-    modules=STEP,
-    returns=("GD-O", "GD-S"),
-    values=tame,
-    sizes={"m": 1, "d": 3, "n": 4},
-    dtypes=("float32",),
-    forward_only=True,
-)
+@case(**ONE_STEP, returns=("GD-O", "GD-S"))
 def one_token(module, Q, K, V, g, beta, Sigma, s):
     import torch
 
@@ -130,14 +127,7 @@ def _(Q, K, V, g, beta, Sigma, s):
     return s * Q @ S, torch.stack([Sigma, S])
 
 
-@case(
-    modules=STEP,
-    returns="GD-O",
-    values=tame,
-    sizes={"m": 1, "d": 3, "n": 4},
-    dtypes=("float32",),
-    forward_only=True,
-)
+@case(**ONE_STEP, returns="GD-O")
 def one_state_of_several(module, Q, K, V, g, beta, Sigma, s):
     """The second of two heads of the last of four rows. Two rows have no state, and the states beside the three that
     there are must stay as they are: what is changed there is added to the result."""
@@ -177,14 +167,7 @@ def launched(module, K, V, g, beta, Sigma):
     return u[0, 0], inverse[0, 0, : len(K), : len(K)] + torch.eye(len(K), device=K.device)
 
 
-@case(
-    modules=MODULES,
-    returns=("GD-U", "GD-T"),
-    values=tame,
-    sizes={"m": 7, "d": 3, "n": 4},
-    dtypes=("float32",),
-    forward_only=True,
-)
+@case(**IN_FLOAT32, returns=("GD-U", "GD-T"))
 def system(module, K, V, g, beta, Sigma):
     return launched(module, K, V, g, beta, Sigma)
 
@@ -195,14 +178,7 @@ def _(module, K, V, g, beta, Sigma):
     return inverse @ (beta[:, None] * (V - g.cumsum(0).exp()[:, None] * (K @ Sigma))), inverse
 
 
-@case(
-    modules=MODULES,
-    returns="GD-W",
-    values=tame,
-    sizes={"m": 7, "d": 3, "n": 4},
-    dtypes=("float32",),
-    forward_only=True,
-)
+@case(**IN_FLOAT32, returns="GD-W")
 def part_of_the_state(module, K, g, beta, d):
     """With values of 0 and the identity for a state, the differences are -W."""
     import torch

@@ -78,12 +78,7 @@ def in_chunks(module, X, gamma, beta, nabla_Y, varepsilon):
 
 
 @case(
-    modules=BOTH,
-    returns="LN-Y",
-    gradients=GRADIENTS,
-    pytorch=layer_norm,
-    sizes={"m": 37, "n": 37},
-    dtypes=("float32",),
+    modules=BOTH, returns="LN-Y", gradients=GRADIENTS, pytorch=layer_norm, sizes={"m": 37, "n": 37}, dtypes=("float32",)
 )
 def more_rows_than_programs(module, X, gamma, beta, nabla_Y, varepsilon):
     y, mean, rstd = module.layernorm_forward(X, gamma, beta, varepsilon)

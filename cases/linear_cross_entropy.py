@@ -70,14 +70,10 @@ def reference(module, X, W, d, Y, v):
     return module.linear_cross_entropy_reference(X, W, labels(Y, v), d)
 
 
-@case(
-    modules=LESSON,
-    returns="LCE",
-    gradients=GRADIENTS,
-    values=counted,
-    pytorch=reference,
-    sizes={"V": 77},
-)
+IN_PARTS = dict(returns="LCE", gradients=GRADIENTS, pytorch=reference, sizes={"V": 77})
+
+
+@case(modules=LESSON, values=counted, **IN_PARTS)
 def in_pieces(module, X, W, d, Y, v, nabla_ell):
     loss, saved = module.linear_cross_entropy_forward(X, W, labels(Y, v), d, COLUMNS=20, BLOCK_N=8)
     dloss = X.new_tensor(nabla_ell).float()
@@ -89,14 +85,7 @@ def with_upstream_of_one(m, V):
     return {**counted(m, V), "nabla_ell": 1.0}
 
 
-@case(
-    modules=FAST,
-    returns="LCE",
-    gradients=GRADIENTS,
-    values=with_upstream_of_one,
-    pytorch=reference,
-    sizes={"V": 77},
-)
+@case(modules=FAST, values=with_upstream_of_one, **IN_PARTS)
 def kept_in_part(module, X, W, d, Y, v):
     loss, (dx, dweight, dbias) = module.linear_cross_entropy_forward(
         X, W, labels(Y, v), d, KEPT=0.2, STEP=8, BLOCK=16, num_warps=1

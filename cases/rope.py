@@ -49,6 +49,16 @@ def half_split_pairs(x, omega, m):
     return turned(x, m, omega, False)
 
 
+OF_HALF_SPLIT = dict(
+    modules=MODULE,
+    returns="RoPE-half",
+    gradients={"x": "RoPE-half-dx"},
+    rows=("x", "nabla_v"),
+    upstream=of_half_split,
+    pytorch=half_split_pairs,
+)
+
+
 @case(
     modules=MODULE,
     returns=BOTH,
@@ -66,30 +76,13 @@ def interleaved(module, q, k, omega, m, n):
     return u[0, 0], w[0, 0]
 
 
-@case(
-    modules=MODULE,
-    returns="RoPE-half",
-    gradients={"x": "RoPE-half-dx"},
-    rows=("x", "nabla_v"),
-    upstream=of_half_split,
-    pytorch=half_split_pairs,
-    values={"m": 3.0},
-)
+@case(**OF_HALF_SPLIT, values={"m": 3.0})
 def half_split(module, x, omega, m):
     cos, sin = tables(m, omega, x)
     return module.rope(one_head(x), one_head(x), cos, sin)[0][0, 0]
 
 
-@case(
-    modules=MODULE,
-    returns="RoPE-half",
-    gradients={"x": "RoPE-half-dx"},
-    rows=("x", "nabla_v"),
-    upstream=of_half_split,
-    pytorch=half_split_pairs,
-    values={"m": -2.0},
-    sizes={"h": 5},
-)
+@case(**OF_HALF_SPLIT, values={"m": -2.0}, sizes={"h": 5})
 def beside_features_that_are_not_turned(module, x, nabla_v, omega, m):
     import torch
 

@@ -24,14 +24,16 @@ def reference_of_rows(module, Z, d, c, n, varepsilon, zeta):
     return module.vocab_parallel_cross_entropy_reference(Z.flatten(-2), d * n + c, **options)
 
 
-@case(
+MERGED = dict(
     modules=LOSS,
     returns="VP-merged",
     gradients={"Z": "VP-X"},
     rows=("Z", "d", "c", "nabla_ell"),
     pytorch=reference_of_rows,
-    sizes={"R": 3, "n": 21},
 )
+
+
+@case(**MERGED, sizes={"R": 3, "n": 21})
 def ranks_as_a_list(module, Z, d, c, varepsilon, zeta, R, n, nabla_ell):
     import torch
 
@@ -44,13 +46,7 @@ def ranks_as_a_list(module, Z, d, c, varepsilon, zeta, R, n, nabla_ell):
     return losses, {"Z": torch.stack(gradients, 1)}
 
 
-@case(
-    modules=LOSS,
-    returns="VP-merged",
-    gradients={"Z": "VP-X"},
-    rows=("Z", "d", "c", "nabla_ell"),
-    pytorch=reference_of_rows,
-)
+@case(**MERGED)
 def one_rank(module, Z, d, c, varepsilon, zeta, n):
     options = dict(label_smoothing=float(varepsilon), z_loss=float(zeta), reduction="none")
     return module.vocab_parallel_cross_entropy(Z.flatten(-2), d * n + c, **options)
