@@ -3,11 +3,14 @@
 import pytest
 
 from academy import device
-from academy.judge.session import Given, Session
+from academy.judge.process import Limits
+from academy.judge.session import MEGABYTES, Given, Session
 from tests.judge.public import PUBLIC
 from tests.kernels.public_functions import CASES
 
 SAMPLE = ("tutorials.vector_add.vector_add", "fast.rmsnorm.rmsnorm")
+#: Of processor time for one trial: attention, with every access of 1037 tokens watched, takes more than a minute.
+SECONDS = 600.0
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="functions are judged by forks of this process")
@@ -18,7 +21,7 @@ SAMPLE = ("tutorials.vector_add.vector_add", "fast.rmsnorm.rmsnorm")
 )
 def test_it_passes(public):
     groups = ["layouts", "offsets"] if str(public) in SAMPLE else public.groups
-    report = Session(Given((public.subject(),)), groups, 0).run()
+    report = Session(Given((public.subject(),)), groups, 0, limits=Limits(SECONDS, MEGABYTES)).run()
     assert report.right, str(report)
 
 
