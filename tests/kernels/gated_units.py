@@ -217,7 +217,7 @@ class GatedUnitTests:
     )
     def test_bad_arguments(self, gate, up, error, words):
         with pytest.raises(error, match=words):
-            self.function(_moved(gate), _moved(up))
+            self.function(harness.on_device(gate), harness.on_device(up))
 
     @pytest.mark.parametrize(
         ("x", "error", "words"),
@@ -233,7 +233,7 @@ class GatedUnitTests:
     )
     def test_bad_packed_arguments(self, x, error, words):
         with pytest.raises(error, match=words):
-            self.packed_function(_moved(x))
+            self.packed_function(harness.on_device(x))
 
     def test_small_tiles_are_the_same(self):
         """Several blocks a row, given by keyword, against one block."""
@@ -274,8 +274,3 @@ class GatedUnitTests:
         assert torch.equal(out.view(-1)[-999:], expected)
         actual_dgate, actual_dup = dx.view(-1, shape[-1]).chunk(2, -1)
         assert torch.equal(actual_dgate[-1, -999:], dgate) and torch.equal(actual_dup[-1, -999:], dup)
-
-
-def _moved(value):
-    on_cpu = isinstance(value, torch.Tensor) and value.device.type == "cpu"
-    return value.to(harness.DEVICE) if on_cpu else value

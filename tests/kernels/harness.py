@@ -158,6 +158,17 @@ def mutant_parameters(mutants: list, check: Callable | None = None) -> list:
     return [pytest.param(*((c, m) if c else (m,)), id=str(m), marks=marks(m)) for c, m in pairs]
 
 
+def on_device(value):
+    """An argument: a tensor of the CPU is moved to where kernels run."""
+    return value.to(DEVICE) if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
+
+
+def assert_refused(error: type[Exception], message: str, function: Callable, **arguments) -> None:
+    """A call with a bad argument raises this error, and says this."""
+    with pytest.raises(error, match=re.escape(message)):
+        function(**{name: on_device(value) for name, value in arguments.items()})
+
+
 def check_test(module: ModuleType, checks: Sequence[Callable]):
     """A test: each of these checks, under its own name, passes for a module."""
 

@@ -117,10 +117,6 @@ BAD = dict(
 )
 
 
-def on_device(value):
-    return value.to(harness.DEVICE) if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
-
-
 class ProductTests:
     """`product(module)` is the function that most tests call. A file whose public function searches for configurations
     on a GPU returns one with fixed tiles there, as `tiled` gives it.
@@ -228,7 +224,7 @@ class ProductTests:
     @pytest.mark.parametrize(("a", "b", "activation", "error", "words"), BAD.values(), ids=BAD)
     def test_bad_arguments(self, module, a, b, activation, error, words):
         with pytest.raises(error, match=words):
-            module.matmul(on_device(a), on_device(b), activation)
+            module.matmul(harness.on_device(a), harness.on_device(b), activation)
 
     def test_bad_launcher_arguments(self, module):
         with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 24"):

@@ -620,9 +620,7 @@ LABELS = torch.zeros(2, dtype=torch.long)
 )
 def test_bad_arguments(module, change, error, words):
     arguments = dict(logits=torch.ones(2, 4), labels=LABELS) | change
-    for name, value in arguments.items():
-        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
-            arguments[name] = value.to(harness.DEVICE)
+    arguments = {name: harness.on_device(value) for name, value in arguments.items()}
     for function in (module.cross_entropy_loss, module.cross_entropy_loss_):
         with pytest.raises(error, match=words):
             function(**arguments)

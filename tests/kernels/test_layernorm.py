@@ -404,10 +404,9 @@ def test_apply_to_a_transposed_tensor(module):
     ids=lambda v: str(next(iter(v))) if isinstance(v, dict) else "",
 )
 def test_bad_arguments(module, arguments, error, words):
-    move = lambda v: v.to(DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
     arguments = {"x": torch.ones(2, 3), **arguments}
     with pytest.raises(error, match=words):
-        module.layernorm(**{n: move(v) for n, v in arguments.items()})
+        module.layernorm(**{n: harness.on_device(v) for n, v in arguments.items()})
 
 
 def test_bad_modules(module):

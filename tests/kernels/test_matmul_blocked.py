@@ -11,7 +11,7 @@ from academy import accuracy, device
 from annotated_examples.tutorials import matmul_blocked as lesson
 from tests.kernels import addresses, harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
-from tests.kernels.matmul_cases import long_sums_right, on_device
+from tests.kernels.matmul_cases import long_sums_right
 
 TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
 
@@ -156,7 +156,7 @@ def test_no_gradient_needed_under_no_grad():
 )
 def test_bad_arguments(x, y, error, words):
     with pytest.raises(error, match=words):
-        lesson.matmul(on_device(x), on_device(y))
+        lesson.matmul(harness.on_device(x), harness.on_device(y))
 
 
 def test_bad_tile_size():

@@ -17,7 +17,7 @@ from annotated_examples.common.products import Product
 from annotated_examples.tutorials import matmul_grouped as lesson
 from tests.kernels import addresses, harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
-from tests.kernels.matmul_cases import TILES, long_sums_right, on_device
+from tests.kernels.matmul_cases import TILES, long_sums_right
 
 MUTANTS = [
     Mutant("strides of b not passed on", "stride_ak, stride_bk, stride_bn, INPUT", "stride_ak, N, 1, INPUT"),
@@ -238,7 +238,7 @@ def test_picture_of_the_order():
 )
 def test_bad_arguments(x, y, activation, error, words):
     with pytest.raises(error, match=words):
-        lesson.matmul(on_device(x), on_device(y), activation)
+        lesson.matmul(harness.on_device(x), harness.on_device(y), activation)
 
 
 def test_bad_launcher_arguments():

@@ -455,8 +455,7 @@ def test_module_that_calls_eps_variance_epsilon(module):
     ids=lambda v: str(next(iter(v))) if isinstance(v, dict) else "",
 )
 def test_bad_arguments(module, arguments, error, words):
-    move = lambda v: v.to(DEVICE) if isinstance(v, torch.Tensor) and v.device.type == "cpu" else v  # noqa: E731
-    arguments = {n: move(v) for n, v in {"x": torch.ones(2, 3), **arguments}.items()}
+    arguments = {n: harness.on_device(v) for n, v in {"x": torch.ones(2, 3), **arguments}.items()}
     if "residual" not in arguments:
         with pytest.raises(error, match=words):
             module.rmsnorm(**arguments)
