@@ -35,11 +35,11 @@ from tests.kernels.public_functions import (
 
 @dataclass(frozen=True)
 class Public:
-    """wrap: around the function and its reference. without: groups that don't fit it."""
+    """reference: if none is given, the module's function of that name with `_reference` appended. wrap: around both.
+    without: groups that don't fit it."""
 
     module: str
     function: str
-    reference: str | Callable
     inputs: Any
     sizes: dict[str, Any] = field(default_factory=dict)
     wrap: Callable[[Callable], Callable] = lambda function: function
@@ -47,6 +47,7 @@ class Public:
     #: PyTorch's dense products make NaN where terms of weight 0 are left out, and in a product plane by plane
     #: infinities meet that cancel; tests/kernels/test_non_finite.py knows.
     without: tuple[str, ...] = ()
+    reference: str | Callable = ""
 
     @property
     def groups(self) -> list[str]:
@@ -54,7 +55,7 @@ class Public:
 
     def subject(self) -> Subject:
         function = getattr(importlib.import_module(f"annotated_examples.{self.module}"), self.function)
-        reference: Any = self.reference
+        reference: Any = self.reference or f"{self.module}.{self.function}_reference"
         if isinstance(reference, str):
             module, _, name = reference.rpartition(".")
             reference = getattr(importlib.import_module(f"annotated_examples.{module}"), name)
@@ -66,7 +67,8 @@ class Public:
 
 
 def both(modules: tuple[str, str], function: str, *rest: Any, **options: Any) -> list[Public]:
-    return [Public(module, function, *rest, **options) for module in modules]
+    usual = dict(reference=f"{modules[0]}.{function}_reference")
+    return [Public(module, function, *rest, **usual | options) for module in modules]
 
 
 def of_a_module(kind: type) -> Callable[[Callable], Callable]:
@@ -216,243 +218,192 @@ WIDTH = {"width": (16, 40)}
 HALVES = ("float16", "bfloat16")
 
 PUBLIC = [
-    Public("tutorials.vector_add", "vector_add", "tutorials.vector_add.vector_add_reference", {"x": "n", "y": "n"}),
-    *both(("tutorials.softmax", "fast.softmax"), "softmax", "tutorials.softmax.softmax_reference", {"x": "rows cols"}),
-    Public("tutorials.matmul_blocked", "matmul", "tutorials.matmul_blocked.matmul_reference", {"x": "m k", "y": "k n"}),
-    Public(
-        "tutorials.matmul_grouped", "matmul", "tutorials.matmul_grouped.matmul_reference",
-        {"x": "m k", "y": "k n", "activation": ("none", "relu")},
-    ),
+    Public("tutorials.vector_add", "vector_add", {"x": "n", "y": "n"}),
+    *both(("tutorials.softmax", "fast.softmax"), "softmax", {"x": "rows cols"}),
+    Public("tutorials.matmul_blocked", "matmul", {"x": "m k", "y": "k n"}),
+    Public("tutorials.matmul_grouped", "matmul", {"x": "m k", "y": "k n", "activation": ("none", "relu")}),
+    *both(MATMUL, "matmul", {"a": "m k", "b": "k n", "activation": (None, "leaky_relu", "gelu")}),
+    Public("classics.matmul", "matmul", {"a": "m k", "b": "k n", "activation": (None, "silu")}),
+    *both(LAYERNORM, "layernorm", NORM),
     *both(
-        MATMUL, "matmul", "tutorials.matmul_autotuned.matmul_reference",
-        {"a": "m k", "b": "k n", "activation": (None, "leaky_relu", "gelu")},
+        LAYERNORM, "apply_layernorm", {"x": "rows cols"}, reference=norm_of_a_module,
+        wrap=of_a_module(torch.nn.LayerNorm),
     ),
+    *both(RMSNORM, "rmsnorm", {"x": "rows cols", "weight": "cols", "offset": (0.0, 1.0)}),
+    *both(RMSNORM, "add_rmsnorm", {"x": "rows cols", "residual": "rows cols", "weight": "cols"}),
+    *both(RMSNORM, "apply_rmsnorm", {"x": "rows cols"}, reference=norm_of_a_module, wrap=of_a_module(torch.nn.RMSNorm)),
     Public(
-        "classics.matmul", "matmul", "classics.matmul.matmul_reference",
-        {"a": "m k", "b": "k n", "activation": (None, "silu")},
-    ),
-    *both(LAYERNORM, "layernorm", "classics.layernorm.layernorm_reference", NORM),
-    *both(LAYERNORM, "apply_layernorm", norm_of_a_module, {"x": "rows cols"}, wrap=of_a_module(torch.nn.LayerNorm)),
-    *both(
-        RMSNORM, "rmsnorm", "classics.rmsnorm.rmsnorm_reference",
-        {"x": "rows cols", "weight": "cols", "offset": (0.0, 1.0)},
-    ),
-    *both(
-        RMSNORM, "add_rmsnorm", "classics.rmsnorm.add_rmsnorm_reference",
-        {"x": "rows cols", "residual": "rows cols", "weight": "cols"},
-    ),
-    *both(RMSNORM, "apply_rmsnorm", norm_of_a_module, {"x": "rows cols"}, wrap=of_a_module(torch.nn.RMSNorm)),
-    Public(
-        "recurrences.cumsum", "cumsum", "recurrences.cumsum.cumsum_reference",
+        "recurrences.cumsum", "cumsum",
         {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
     ),
     Public(
-        "recurrences.causal_conv1d", "causal_conv1d", "recurrences.causal_conv1d.causal_conv1d_reference",
+        "recurrences.causal_conv1d", "causal_conv1d",
         {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")},
     ),
+    Public("recurrences.causal_conv1d", "causal_conv1d_varlen", packed_filter),
     Public(
-        "recurrences.causal_conv1d", "causal_conv1d_varlen",
-        "recurrences.causal_conv1d.causal_conv1d_varlen_reference", packed_filter,
-    ),
-    Public(
-        "recurrences.causal_conv1d", "causal_conv1d_step_", references.filter_of_one_token,
+        "recurrences.causal_conv1d", "causal_conv1d_step_",
         {"state": "batch width 3", "x": "batch width", "weight": "width 4", "bias": "width"}
         | {"activation": (None, "silu")},
-        wrap=with_a_copied_state,
+        reference=references.filter_of_one_token, wrap=with_a_copied_state,
     ),
     Public(
-        "recurrences.linear_recurrence", "linear_recurrence",
-        "recurrences.linear_recurrence.linear_recurrence_reference",
-        {"a": "batch tokens width", "x": "batch tokens width"},
+        "recurrences.linear_recurrence", "linear_recurrence", {"a": "batch tokens width", "x": "batch tokens width"},
         wrap=lambda recurrence: lambda a, x: recurrence(a.sin(), x),
     ),
     Public(
-        "recurrences.linear_recurrence", "linear_recurrence_varlen",
-        "recurrences.linear_recurrence.linear_recurrence_varlen_reference", packed_gates,
+        "recurrences.linear_recurrence", "linear_recurrence_varlen", packed_gates,
         wrap=lambda recurrence: lambda a, x, cu_seqlens: recurrence(a.sin(), x, cu_seqlens),
     ),
     Public(
-        "classics.rope", "rope", "classics.rope.rope_reference",
-        {"q": "batch 4 tokens width", "k": "batch 2 tokens width", "interleaved": (False, True)},
-        {"width": (16, 38)},
+        "classics.rope", "rope",
+        {"q": "batch 4 tokens width", "k": "batch 2 tokens width", "interleaved": (False, True)}, {"width": (16, 38)},
         wrap=lambda rope: lambda q, k, interleaved: rope(q, k, *angles(q), interleaved=interleaved),
     ),
-    Public("classics.geglu", "geglu", "classics.geglu.geglu_reference", GATED | {"approximate": ("none", "tanh")}),
-    Public("classics.geglu", "geglu_packed", "classics.geglu.geglu_packed_reference", {"x": "rows 2*cols"}),
-    Public("classics.swiglu", "swiglu", "classics.swiglu.swiglu_reference", GATED),
-    Public("classics.swiglu", "swiglu_packed", "classics.swiglu.swiglu_packed_reference", {"x": "rows 2*cols"}),
-    Public("classics.dropout", "dropout", "classics.dropout.dropout_reference", {"x": "rows n", "p": 0.3, "seed": 7}),
-    *both(CROSS_ENTROPY, "cross_entropy_loss", "classics.cross_entropy.cross_entropy_loss_reference", LOGITS | CAPPED),
+    Public("classics.geglu", "geglu", GATED | {"approximate": ("none", "tanh")}),
+    Public("classics.geglu", "geglu_packed", {"x": "rows 2*cols"}),
+    Public("classics.swiglu", "swiglu", GATED),
+    Public("classics.swiglu", "swiglu_packed", {"x": "rows 2*cols"}),
+    Public("classics.dropout", "dropout", {"x": "rows n", "p": 0.3, "seed": 7}),
+    *both(CROSS_ENTROPY, "cross_entropy_loss", LOGITS | CAPPED),
     *both(
-        CROSS_ENTROPY, "cross_entropy_loss_", "classics.cross_entropy.cross_entropy_loss_reference", LOGITS,
+        CROSS_ENTROPY, "cross_entropy_loss_", LOGITS, reference="classics.cross_entropy.cross_entropy_loss_reference",
         wrap=on_a_copy,
     ),
-    *both(
-        LINEAR_CROSS_ENTROPY, "linear_cross_entropy", "classics.linear_cross_entropy.linear_cross_entropy_reference",
-        HIDDEN | {"bias": "classes"} | CAPPED,
-    ),
+    *both(LINEAR_CROSS_ENTROPY, "linear_cross_entropy", HIDDEN | {"bias": "classes"} | CAPPED),
     Public(
-        "fast.linear_cross_entropy", "linear_cross_entropy_lean",
-        "classics.linear_cross_entropy.linear_cross_entropy_reference",
-        HIDDEN | {"n_items": 4},
+        "fast.linear_cross_entropy", "linear_cross_entropy_lean", HIDDEN | {"n_items": 4},
+        reference="classics.linear_cross_entropy.linear_cross_entropy_reference",
     ),
     Public(
         "distributed.vocab_parallel_cross_entropy", "vocab_parallel_cross_entropy",
-        "distributed.vocab_parallel_cross_entropy.vocab_parallel_cross_entropy_reference",
         LOGITS | CAPPED | {"label_smoothing": 0.1, "z_loss": 0.01},
     ),
     Public(
-        "distributed.vocab_parallel_cross_entropy", "vocab_parallel_linear_cross_entropy",
-        "classics.linear_cross_entropy.linear_cross_entropy_reference",
-        HIDDEN,
+        "distributed.vocab_parallel_cross_entropy", "vocab_parallel_linear_cross_entropy", HIDDEN,
+        reference="classics.linear_cross_entropy.linear_cross_entropy_reference",
     ),
     Public(
         "distributed.vocab_parallel_entropy", "vocab_parallel_entropy",
-        "distributed.vocab_parallel_entropy.vocab_parallel_entropy_reference",
         {"logits": "batch 3 classes"}, dtypes=("float32",),
         without=("magnitudes",),  # where one logit towers above all, PyTorch's gradient is float64's rounding, or 0
     ),
+    Public("distributed.all_reduce", "all_reduce", {"x": "batch 3 classes"}),
+    Public("distributed.all_gather_matmul", "all_gather_matmul", {"x": "M K", "w": "K N"}),
     Public(
-        "distributed.all_reduce", "all_reduce", "distributed.all_reduce.all_reduce_reference", {"x": "batch 3 classes"},
+        "attention.causal_attention", "causal_attention", {name: "batch 3 tokens width" for name in "qkv"},
+        {"width": (16, 64)}, without=("non-finite",),
     ),
-    Public(
-        "distributed.all_gather_matmul", "all_gather_matmul",
-        "distributed.all_gather_matmul.all_gather_matmul_reference",
-        {"x": "M K", "w": "K N"},
-    ),
-    Public(
-        "attention.causal_attention", "causal_attention", "attention.causal_attention.causal_attention_reference",
-        {name: "batch 3 tokens width" for name in "qkv"}, {"width": (16, 64)}, without=("non-finite",),
-    ),
+    *both(ATTENTION, "flash_attention", HEADS | {"causal": (False, True)}, WIDTH, without=("non-finite",)),
     *both(
-        ATTENTION, "flash_attention", "attention.flash_attention.flash_attention_reference",
-        HEADS | {"causal": (False, True)}, WIDTH, without=("non-finite",),
-    ),
-    *both(
-        ATTENTION, "flash_attention_varlen", references.attention_of_sequences, sequences, WIDTH,
+        ATTENTION, "flash_attention_varlen", sequences, WIDTH, reference=references.attention_of_sequences,
         without=("non-finite",),
     ),
+    *both(("attention.decode", "fast.decode"), "decode_attention", cache, WIDTH),
     *both(
-        ("attention.decode", "fast.decode"), "decode_attention", "attention.decode.decode_attention_reference", cache,
-        WIDTH,
-    ),
-    *both(
-        LINEAR_ATTENTION, "linear_attention", "recurrences.linear_attention.linear_attention_reference",
-        gated_tokens, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
-    ),
-    *both(
-        LINEAR_ATTENTION, "linear_attention_varlen", references.linear_attention_of_sequences,
-        gated_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
-    ),
-    *both(
-        DELTA_RULE, "gated_delta_rule",
-        "recurrences.gated_delta_rule.gated_delta_rule_reference", short_keys, WIDTH, wrap=with_the_state,
+        LINEAR_ATTENTION, "linear_attention", gated_tokens, WIDTH, wrap=with_the_state,
         without=("non-finite", "magnitudes"),
     ),
     *both(
-        DELTA_RULE, "gated_delta_rule_varlen", references.delta_rule_of_sequences,
-        short_keys_of_sequences, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes"),
+        LINEAR_ATTENTION, "linear_attention_varlen", gated_sequences, WIDTH,
+        reference=references.linear_attention_of_sequences, wrap=with_the_state, without=("non-finite", "magnitudes"),
+    ),
+    *both(DELTA_RULE, "gated_delta_rule", short_keys, WIDTH, wrap=with_the_state, without=("non-finite", "magnitudes")),
+    *both(
+        DELTA_RULE, "gated_delta_rule_varlen", short_keys_of_sequences, WIDTH,
+        reference=references.delta_rule_of_sequences, wrap=with_the_state, without=("non-finite", "magnitudes"),
     ),
     Public(
-        "recurrences.gated_delta_rule_step", "gated_delta_rule_step_", references.delta_rule_step, one_short_key,
-        WIDTH, wrap=with_a_copied_state, without=("non-finite", "magnitudes"),
+        "recurrences.gated_delta_rule_step", "gated_delta_rule_step_", one_short_key, WIDTH,
+        reference=references.delta_rule_step, wrap=with_a_copied_state, without=("non-finite", "magnitudes"),
     ),
+    Public("recurrences.l2_normalize", "l2_normalize", {"x": "rows cols"}),
     Public(
-        "recurrences.l2_normalize", "l2_normalize", "recurrences.l2_normalize.l2_normalize_reference",
-        {"x": "rows cols"},
+        "fp8.quantize", "quantize_fp8", {"x": "rows cols", "granularity": ("tensor", "row", "1x128", "128x128")},
+        wrap=decoded,
     ),
+    Public("fp8.quantize", "quantize_fp8_delayed", {"x": "rows cols"}, wrap=codes_and_largest),
     Public(
-        "fp8.quantize", "quantize_fp8", "fp8.quantize.quantize_fp8_reference",
-        {"x": "rows cols", "granularity": ("tensor", "row", "1x128", "128x128")}, wrap=decoded,
-    ),
-    Public(
-        "fp8.quantize", "quantize_fp8_delayed", "fp8.quantize.quantize_fp8_delayed_reference", {"x": "rows cols"},
-        wrap=codes_and_largest,
-    ),
-    Public(
-        "fp8.linear", "float8_linear", "fp8.linear.float8_linear_reference",
+        "fp8.linear", "float8_linear",
         {"x": "rows inner", "weight": "cols inner", "bias": "cols", "recipe": ("tensor", "row", "block")},
     ),
     Public(
-        "mx.microscaling", "quantize_mx", "mx.microscaling.quantize_mx_reference",
-        {"x": "rows cols", "scaling": ("rceil", "floor", "even")}, {"cols": (32, 96)}, wrap=numbers_of_codes,
+        "mx.microscaling", "quantize_mx", {"x": "rows cols", "scaling": ("rceil", "floor", "even")}, {"cols": (32, 96)},
+        wrap=numbers_of_codes,
     ),
-    Public(
-        "mx.microscaling", "quantize_nvfp4", "mx.microscaling.quantize_nvfp4_reference", {"x": "rows cols"},
-        {"cols": (32, 96)}, wrap=numbers_of_codes,
-    ),
+    Public("mx.microscaling", "quantize_nvfp4", {"x": "rows cols"}, {"cols": (32, 96)}, wrap=numbers_of_codes),
     *both(
-        MX_MATMUL, "mx_matmul", "mx.mx_matmul.mx_matmul_reference", microscaled, {"columns": (32, 96)},
+        MX_MATMUL, "mx_matmul", microscaled, {"columns": (32, 96)},
         lambda product: functools.partial(product, format="e2m1"), HALVES,
     ),
     Public(
-        "fp8.linear", "float8_linear_delayed", "fp8.linear.float8_linear_delayed_reference",
-        {"x": "rows inner", "weight": "cols inner", "bias": "cols"}, wrap=under_older_scales,
+        "fp8.linear", "float8_linear_delayed", {"x": "rows inner", "weight": "cols inner", "bias": "cols"},
+        wrap=under_older_scales,
     ),
     *both(
-        SCALED_MATMUL, "scaled_matmul", "fp8.scaled_matmul.scaled_matmul_reference",
-        {"x": "rows inner", "y": "inner cols", "recipe": ("tensor", "row", "block")}, wrap=of_numbers,
+        SCALED_MATMUL, "scaled_matmul", {"x": "rows inner", "y": "inner cols", "recipe": ("tensor", "row", "block")},
+        wrap=of_numbers,
     ),
     Public(
-        "moe.router", "route", "moe.router.route_reference",
+        "moe.router", "route",
         {"logits": "tokens classes", "score": ("softmax", "sigmoid"), "renormalize": (True, False)},
         wrap=lambda route: lambda logits, **options: route(logits, 1, **options)[0],
     ),
     *[
         Public(
-            module, "grouped_matmul", "moe.grouped_matmul.grouped_matmul_reference", rows_of_experts,
-            {"width": (16, 40)}, without=("non-finite",),  # PyTorch's sum over rows multiplies zeros with them
+            module, "grouped_matmul", rows_of_experts,
+            {"width": (16, 40)}, reference="moe.grouped_matmul.grouped_matmul_reference",
+            without=("non-finite",),  # PyTorch's sum over rows multiplies zeros with them
         )
         for module in GROUPED
     ],
     *[
         Public(
-            module, "moe_mlp", "moe.moe_mlp.moe_mlp_reference", tokens_of_experts, {"width": (16, 40)},
+            module, "moe_mlp", tokens_of_experts, {"width": (16, 40)}, reference="moe.moe_mlp.moe_mlp_reference",
             without=("non-finite",),  # PyTorch multiplies the zeros of dropped slots
         )
         for module in EXPERTS
     ],
-    Public("moe.router", "router_z_loss", "moe.router.router_z_loss_reference", {"logits": "tokens classes"}),
+    Public("moe.router", "router_z_loss", {"logits": "tokens classes"}),
     Public(
-        "moe.router", "load_balancing_loss", "moe.router.load_balancing_loss_reference",
+        "moe.router", "load_balancing_loss",
         {"logits": "tokens classes", "experts": "tokens 2: int32 below classes", "score": ("softmax", "sigmoid")},
     ),
+    Public("choosing.sample", "filter_logits", {"logits": "rows classes", "top_k": (None, 3), "top_p": (None, 0.83)}),
     Public(
-        "choosing.sample", "filter_logits", "choosing.sample.filter_logits_reference",
-        {"logits": "rows classes", "top_k": (None, 3), "top_p": (None, 0.83)},
-    ),
-    Public(
-        "choosing.sample", "sample", "choosing.sample.sample_reference",
+        "choosing.sample", "sample",
         {"logits": "rows classes", "seed": 7, "temperature": (0.7, 0.0), "top_k": (None, 3), "top_p": (None, 0.83)},
     ),
     *[
         Public(
-            module, name, "gemlite.gemm.gemm_reference", packed, {"columns": (32, 96)}, four_bits, HALVES,
+            module, name, packed, {"columns": (32, 96)}, four_bits, HALVES, reference="gemlite.gemm.gemm_reference",
             without=("non-finite",) if module == "fast.low_bit" else (),
         )
         for module, name in (("gemlite.gemm", "gemm"), ("gemlite.gemm_splitK", "gemm_splitK"),
                              *((module, "low_bit_matmul") for module in LOW_BIT))
     ],
     Public(
-        "fast.cumsum", "cumsum", "recurrences.cumsum.cumsum_reference",
+        "fast.cumsum", "cumsum",
         {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
+        reference="recurrences.cumsum.cumsum_reference",
     ),
     Public(
-        "fast.causal_conv1d", "causal_conv1d", "recurrences.causal_conv1d.causal_conv1d_reference",
+        "fast.causal_conv1d", "causal_conv1d",
         {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")},
+        reference="recurrences.causal_conv1d.causal_conv1d_reference",
     ),
     Public(
-        "fast.causal_conv1d", "causal_conv1d_varlen",
-        "recurrences.causal_conv1d.causal_conv1d_varlen_reference", packed_filter,
+        "fast.causal_conv1d", "causal_conv1d_varlen", packed_filter,
+        reference="recurrences.causal_conv1d.causal_conv1d_varlen_reference",
     ),
     Public(
-        "fast.linear_recurrence", "linear_recurrence", "recurrences.linear_recurrence.linear_recurrence_reference",
-        {"a": "batch tokens width", "x": "batch tokens width"},
+        "fast.linear_recurrence", "linear_recurrence", {"a": "batch tokens width", "x": "batch tokens width"},
+        reference="recurrences.linear_recurrence.linear_recurrence_reference",
         wrap=lambda recurrence: lambda a, x: recurrence(a.sin(), x),
     ),
     Public(
-        "fast.linear_recurrence", "linear_recurrence_varlen",
-        "recurrences.linear_recurrence.linear_recurrence_varlen_reference", packed_gates,
+        "fast.linear_recurrence", "linear_recurrence_varlen", packed_gates,
+        reference="recurrences.linear_recurrence.linear_recurrence_varlen_reference",
         wrap=lambda recurrence: lambda a, x, cu_seqlens: recurrence(a.sin(), x, cu_seqlens),
     ),
 ]  # fmt: skip
