@@ -232,27 +232,28 @@ PUBLIC = [
     *both(RMSNORM, "rmsnorm", {"x": "rows cols", "weight": "cols", "offset": (0.0, 1.0)}),
     *both(RMSNORM, "add_rmsnorm", {"x": "rows cols", "residual": "rows cols", "weight": "cols"}),
     *both(RMSNORM, "apply_rmsnorm", {"x": "rows cols"}, reference=norm_of_a_module, wrap=of_a_module(torch.nn.RMSNorm)),
-    Public(
-        "recurrences.cumsum", "cumsum",
+    *both(
+        ("recurrences.cumsum", "fast.cumsum"), "cumsum",
         {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
     ),
-    Public(
-        "recurrences.causal_conv1d", "causal_conv1d",
+    *both(
+        ("recurrences.causal_conv1d", "fast.causal_conv1d"), "causal_conv1d",
         {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")},
     ),
-    Public("recurrences.causal_conv1d", "causal_conv1d_varlen", packed_filter),
+    *both(("recurrences.causal_conv1d", "fast.causal_conv1d"), "causal_conv1d_varlen", packed_filter),
     Public(
         "recurrences.causal_conv1d", "causal_conv1d_step_",
         {"state": "batch width 3", "x": "batch width", "weight": "width 4", "bias": "width"}
         | {"activation": (None, "silu")},
         reference=references.filter_of_one_token, wrap=with_a_copied_state,
     ),
-    Public(
-        "recurrences.linear_recurrence", "linear_recurrence", {"a": "batch tokens width", "x": "batch tokens width"},
+    *both(
+        ("recurrences.linear_recurrence", "fast.linear_recurrence"), "linear_recurrence",
+        {"a": "batch tokens width", "x": "batch tokens width"},
         wrap=lambda recurrence: lambda a, x: recurrence(a.sin(), x),
     ),
-    Public(
-        "recurrences.linear_recurrence", "linear_recurrence_varlen", packed_gates,
+    *both(
+        ("recurrences.linear_recurrence", "fast.linear_recurrence"), "linear_recurrence_varlen", packed_gates,
         wrap=lambda recurrence: lambda a, x, cu_seqlens: recurrence(a.sin(), x, cu_seqlens),
     ),
     Public(
@@ -382,30 +383,6 @@ PUBLIC = [
         for module, name in (("gemlite.gemm", "gemm"), ("gemlite.gemm_splitK", "gemm_splitK"),
                              *((module, "low_bit_matmul") for module in LOW_BIT))
     ],
-    Public(
-        "fast.cumsum", "cumsum",
-        {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
-        reference="recurrences.cumsum.cumsum_reference",
-    ),
-    Public(
-        "fast.causal_conv1d", "causal_conv1d",
-        {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")},
-        reference="recurrences.causal_conv1d.causal_conv1d_reference",
-    ),
-    Public(
-        "fast.causal_conv1d", "causal_conv1d_varlen", packed_filter,
-        reference="recurrences.causal_conv1d.causal_conv1d_varlen_reference",
-    ),
-    Public(
-        "fast.linear_recurrence", "linear_recurrence", {"a": "batch tokens width", "x": "batch tokens width"},
-        reference="recurrences.linear_recurrence.linear_recurrence_reference",
-        wrap=lambda recurrence: lambda a, x: recurrence(a.sin(), x),
-    ),
-    Public(
-        "fast.linear_recurrence", "linear_recurrence_varlen", packed_gates,
-        reference="recurrences.linear_recurrence.linear_recurrence_varlen_reference",
-        wrap=lambda recurrence: lambda a, x, cu_seqlens: recurrence(a.sin(), x, cu_seqlens),
-    ),
 ]  # fmt: skip
 
 
