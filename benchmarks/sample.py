@@ -9,18 +9,18 @@ AXES = ("rows", "tokens")
 TOP_K, TOP_P, TEMPERATURE, SEED = 50, 0.9, 0.8, 7
 
 
-# Memory sees a row once, a seed, a `k`, and a token of 8 bytes; what is read again comes from the L2 cache. A round of
-# the search tries four thresholds, a comparison and a sum each, and one that weighs takes an exponential; 16 rounds
-# find a key. The draw makes a random word, about 15 operations, and two logarithms.
-def cost(shape, dtype, top_k=TOP_K, top_p=TOP_P, bits=2):
+# Memory sees a row once, a seed, a `k`, and a token of 8 bytes; what is read again comes from the L2 cache. For each
+# logit that is two operations for the largest, a dozen for its key and for the list, with top-p alone four for its
+# weight, and without either about 40 for a random word and 20 for two logarithms. What the search does with the few
+# logits of the list isn't counted.
+def cost(shape, dtype, top_k=TOP_K, top_p=TOP_P):
     rows, tokens = shape
-    rounds, asked = 32 // bits, 2 * (1 << bits)
-    searches = (rounds * asked if top_k else 0) + (rounds * (asked + 4) if top_p else 0)
+    each = 62 if not (top_k or top_p) else 14 if top_k else 18
     return {
         "forward": dict(
             bytes_read=rows * tokens * dtype.itemsize + 8 + (4 if top_k else 0),
             bytes_written=8 * rows,
-            operations=(searches + 30) * rows * tokens,
+            operations=each * rows * tokens,
         )
     }
 
@@ -79,7 +79,10 @@ VARIANTS = {
     "top-p alone": variant(None, TOP_P, sorted_and_summed),
     "everything": variant(None, None, sorted_and_summed),
 }
-EXAMPLES = {"choosing.sample": cost((1, 6), torch.float32, 3, None, 4)}
+# 6 logits, a seed and a k; a token; and the list, 8 bytes a logit, written and read.
+EXAMPLES = {
+    "choosing.sample": {"forward": dict(bytes_read=6 * 4 + 8 + 4 + 6 * 8, bytes_written=8 + 6 * 8, operations=0)}
+}
 BENCH = dict(
     shapes=[(64, 151936), (1, 151936), (512, 32000)],
     dtypes=[torch.float32],

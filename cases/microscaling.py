@@ -269,12 +269,14 @@ def in_order_beforehand(module, a, b, P, beta):
 
 
 @case(
-    modules="fast.mx_matmul", returns="MX-product", values=representable, sizes={"M": 66, "N": 9, "G": 2, "n": 32},
+    modules="fast.mx_matmul", returns="MX-product", values=representable, sizes={"M": 18, "N": 9, "G": 2, "n": 32},
     dtypes=("float16", "bfloat16"), forward_only=True,
 )  # fmt: skip
 def decoded_once(module, a, b, P, beta):
-    q, scale = coded(b, P)
-    return module.mx_matmul(whole(a).flatten(1), q, scale, bias=beta)
+    import torch
+
+    q, scale = (x.view(torch.uint8) for x in coded(b, P))
+    return module.by_library(whole(a).flatten(1), q, scale, beta)
 
 
 in_parts.pytorch(four_bit_weights.said["pytorch"])

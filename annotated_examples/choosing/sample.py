@@ -11,7 +11,8 @@ the order of a hundred thousand tokens. What is asked for is one number, the **t
 [[figure: choosing/rounds]]
 
 The bits of a float can be made a whole number with the same order. Then the threshold is found digit by digit, the
-leading one first: how many logits are at least *this* large? No element moves, and the threshold is exact.
+leading one first: how many logits are at least *this* large? Nothing is sorted, and the threshold is exact. And since
+most logits are far below it, those that aren't are copied to a short list first, which is all that is searched.
 
 The draw needs no running sum either. Each token gets a random number of its own, and the largest of
 
@@ -20,8 +21,9 @@ The draw needs no running sum either. Each token gets a random number of its own
 wins. That happens with just the right probabilities; [the derivation](../../backprop_math/sample.md) shows why.
 
 **What it costs.** A row is read from memory once, 4 bytes a logit, and a token is written. Then it is read from the L2
-cache: 16 times for top-k, once for each digit, 17 times for top-p, and once for the draw. Each time a logit is compared
-with four candidates, about a dozen instructions. One program has a row, so a few long rows leave most of the card idle.
+cache: once for the list, with top-p alone once more for the sum, and without either once for the draw. Room for the
+list is 8 bytes a logit, of which few are used as a rule; in the worst case, many equal logits, it holds the whole row.
+It is read 16 times, once for each digit. One program has a row, so a few long rows leave most of the card idle.
 
 **Contract.** Logits are float32, float16 or bfloat16, rows of up to 2¹⁸ along the last dimension, any strides; all
 arithmetic is float32. A larger logit comes first, of equal ones that with the lower index, and zeros of either sign are
@@ -125,16 +127,23 @@ def logit_of(key):
     return tl.where(bits < 0, bits ^ -0x80000000, ~bits).to(tl.float32, bitcast=True)
 
 
-# A chunk of the row. A NaN counts as minus infinity here: rows that have one are dealt with at the end.
+# A chunk of the row: places, logits and keys. A NaN counts as minus infinity here: rows that have one are dealt with at
+# the end. An element of a **list** holds both, the key in its upper half, the place in the lower one.
 @triton.jit
 def load_chunk(
-    row_ptr,  # (V,)
+    row_ptr, list_ptr,  # (V,); (V,), whole numbers of 64 bits, or None for the row itself
     start, V, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     offs_v = start + tl.arange(0, BLOCK_V)
-    x = tl.load(row_ptr + offs_v, mask=offs_v < V, other=float("-inf")).to(tl.float32)
-    x = tl.where(x == x, x, float("-inf"))
-    return offs_v, x, tl.where(offs_v < V, key_of(x), 0)
+    if list_ptr is not None:
+        both = tl.load(list_ptr + offs_v, mask=offs_v < V, other=0)
+        key = (both >> 32).to(tl.uint32)
+        offs_v, x = both.to(tl.int32), tl.where(key > 0, logit_of(key), float("-inf"))
+    else:
+        x = tl.load(row_ptr + offs_v, mask=offs_v < V, other=float("-inf")).to(tl.float32)
+        x = tl.where(x == x, x, float("-inf"))
+        key = tl.where(offs_v < V, key_of(x), 0)
+    return offs_v, x, key
 
 
 # A logit less the row's largest, over the temperature. Infinity less infinity would be NaN.
@@ -157,8 +166,8 @@ def shifted(x, row_max, temperature):
 # doesn't matter, since candidates up to the first threshold, `above`, count as reached whatever they weigh.
 @triton.jit
 def search(
-    row_ptr,  # (V,)
-    V, target, above, row_max, temperature, PROBABLE: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+    list_ptr,  # (n,)
+    n, target, above, row_max, temperature, PROBABLE: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     # Keys have 32 bits. In the example it is 4 a round, so a key has eight digits. The key of 1.5 is `BFC00000`, and
     # the search for the two largest begins with the digit 11, which is B.
@@ -170,8 +179,8 @@ def search(
 
         # Each lane adds up its own share for each candidate. The lanes are added once, at the end of the row.
         weights = tl.zeros((1 << BITS, BLOCK_V), tl.float32)
-        for start in range(0, V, BLOCK_V):
-            _, x, key = load_chunk(row_ptr, start, V, BLOCK_V)
+        for start in range(0, n, BLOCK_V):
+            _, x, key = load_chunk(None, list_ptr, start, n, BLOCK_V)
             weight = tl.full((BLOCK_V,), 1.0, tl.float32)
             if PROBABLE:
                 weight = tl.exp(shifted(x, row_max, temperature))
@@ -187,16 +196,17 @@ def search(
     return threshold, beyond
 
 
-# ## What is kept
+# ## A short list
 #
-# The result is three numbers: the threshold, how many of the logits *at* the threshold are kept, and the row's largest
-# logit. And whether there is a NaN.
+# Most logits of a row have no chance, and that shows early. While a program looks for the largest logit, each of its
+# lanes finds the largest of its own. These are a few thousand logits of the row, and the `k`-th largest *of them* isn't
+# larger than the `k`-th largest of all. So what lies below it is out. The same holds for top-p: if those of them above
+# some key weigh enough, then so do all logits above it.
+#
+# They stand at the end of the room for the list, until the list itself is written.
 @triton.jit
-def kept_set(
-    row_ptr, k_ptr,  # (V,); this row's k, or None
-    V, p, temperature, TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
-):  # fmt: skip
-    # First the largest logit, lane by lane. A comparison with NaN is false, so NaN is looked for separately.
+def largest_of(row_ptr, list_ptr, V, BLOCK_V: tl.constexpr):
+    # A comparison with NaN is false, so NaN is looked for separately.
     largest = tl.full((BLOCK_V,), float("-inf"), tl.float32)
     nan = tl.zeros((BLOCK_V,), tl.int32)
     for start in range(0, V, BLOCK_V):
@@ -204,33 +214,97 @@ def kept_set(
         x = tl.load(row_ptr + offs_v, mask=offs_v < V, other=float("-inf")).to(tl.float32)
         largest = tl.where(x > largest, x, largest)
         nan = tl.where(x != x, 1, nan)
-    row_max = tl.max(largest, axis=0)
+    # Lanes 0 and 1 have seen two logits each, −1 and 0, 1.5 and 1: `pid=0: largest = [0, 1.5, 2, 1.5]`.
+    if list_ptr is not None:
+        lane = tl.arange(0, BLOCK_V)
+        list_ptrs = list_ptr + V - tl.minimum(V, BLOCK_V) + lane
+        tl.store(list_ptrs, key_of(largest).to(tl.int64) << 32, mask=lane < V)
+        tl.debug_barrier()
+    return tl.max(largest, axis=0), tl.max(nan, axis=0) > 0
 
-    # Without top-k, everything above the key 0 is kept.
-    threshold, left = tl.cast(0, tl.uint32), 0
+
+# The list has all logits with keys of at least `least`, in the order of their places: a running sum of ones counts
+# them. What one thread has stored another one will load, so threads wait for each other before and after.
+@triton.jit
+def write_list(row_ptr, list_ptr, V, least, BLOCK_V: tl.constexpr):
+    n, least = 0, tl.maximum(least, 1)
+    tl.debug_barrier()
+    for start in range(0, V, BLOCK_V):
+        offs_v, _, key = load_chunk(row_ptr, None, start, V, BLOCK_V)
+        wanted = (key >= least).to(tl.int32)
+        list_ptrs = list_ptr + n + tl.cumsum(wanted, axis=0) - 1
+        tl.store(list_ptrs, (key.to(tl.int64) << 32) | offs_v, mask=wanted == 1)
+        n += tl.sum(wanted, axis=0)
+    tl.debug_barrier()
+    return n
+
+
+# ## What is kept
+#
+# The result is the threshold, how many of the logits *at* the threshold are kept, the row's largest logit, and whether
+# there is a NaN. And how long the list is, or the row, if nothing is left out.
+@triton.jit
+def kept_set(
+    row_ptr, list_ptr, k_ptr,  # (V,); (V,) or None; this row's k, or None
+    V, p, temperature,
+    TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+):  # fmt: skip
+    row_max, nan = largest_of(row_ptr, list_ptr, V, BLOCK_V)
+    lanes = tl.minimum(V, BLOCK_V)
+    threshold, left, n = tl.cast(0, tl.uint32), 0, V
     if k_ptr is not None:
+        # Of the lanes' largest logits the second one is 1.5. Three logits of six are that large:
+        # `launch=1, pid=0: n = 3`.
+        k = tl.minimum(tl.maximum(tl.load(k_ptr), 1), V)
+        target = k.to(tl.float32)
+        last_ptr = list_ptr + V - lanes
+        least = search(last_ptr, lanes, target, threshold, row_max, temperature, False, BITS, BLOCK_V)[0]
+        n = write_list(row_ptr, list_ptr, V, least, BLOCK_V)
+
         # [[tag: SA-tie]]: `beyond` logits are larger than the threshold, and the rest of the `k` places go to the
         # first of those that equal it. Two logits of the example are 1.5, and with the 2 beyond there is
-        # room for one: `filter_kernel, pid=0: left = 1`.
-        k = tl.minimum(tl.maximum(tl.load(k_ptr), 1), V)
-        threshold, beyond = search(row_ptr, V, k.to(tl.float32), threshold, row_max, temperature, False, BITS, BLOCK_V)
+        # room for one: `launch=1, pid=0: left = 1`.
+        threshold, beyond = search(list_ptr, n, target, threshold, row_max, temperature, False, BITS, BLOCK_V)
         left = k - beyond.to(tl.int32)
     if TOP_P:
-        # The weight of everything that is left: above the threshold, and `left` times that at the threshold.
-        above = threshold
-        weights = tl.zeros((BLOCK_V,), tl.float32)
-        for start in range(0, V, BLOCK_V):
-            _, x, key = load_chunk(row_ptr, start, V, BLOCK_V)
-            weights += tl.where(key > above, tl.exp(shifted(x, row_max, temperature)), 0.0)
-        tied = left * tl.exp(shifted(logit_of(above), row_max, temperature))
-        target = p * (tl.sum(weights, axis=0) + tl.where(left > 0, tied, 0.0))
+        threshold, left, n = kept_by_weight(
+            row_ptr, list_ptr, V, n, p, temperature, row_max, threshold, left, k_ptr is not None, BITS, BLOCK_V
+        )
+    return threshold, left, row_max, nan, n
 
-        # [[tag: SA-p]]. Equal logits have equal weights: a division tells how many of them are needed.
-        threshold, beyond = search(row_ptr, V, target, above, row_max, temperature, True, BITS, BLOCK_V)
-        each = tl.exp(shifted(logit_of(threshold), row_max, temperature))
-        needed = tl.maximum(tl.ceil((target - beyond) / each).to(tl.int32), 1)
-        left = tl.where(threshold > above, needed, tl.minimum(needed, left))
-    return threshold, left, row_max, tl.max(nan, axis=0) > 0
+
+# Top-p first needs the weight of everything that is left: above the threshold of top-k, and `left` times that at it.
+#
+# Where top-k has made no list, the lanes' largest logits may not weigh enough. Then another bound holds: `V` logits
+# that weigh $(1 - p) / V$ of the whole weigh $1 - p$ together, so all that are lighter can be missed. Half of that
+# leaves room for rounding.
+@triton.jit
+def kept_by_weight(
+    row_ptr, list_ptr,  # (V,); (V,)
+    V, n, p, temperature, row_max, above, left,
+    LISTED: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+):  # fmt: skip
+    weights = tl.zeros((BLOCK_V,), tl.float32)
+    for start in range(0, n, BLOCK_V):
+        _, x, key = load_chunk(row_ptr, list_ptr if LISTED else None, start, n, BLOCK_V)
+        weights += tl.where(key > above, tl.exp(shifted(x, row_max, temperature)), 0.0)
+    tied = left * tl.exp(shifted(logit_of(above), row_max, temperature))
+    whole = tl.sum(weights, axis=0) + tl.where(left > 0, tied, 0.0)
+    p = tl.cast(p, tl.float32)
+    target = p * whole
+    if not LISTED:
+        light = row_max + temperature * tl.log((1.0 - p) * 0.5 * whole / V)
+        lanes = tl.minimum(V, BLOCK_V)
+        above = key_of(light) - 1
+        least = search(list_ptr + V - lanes, lanes, target, above, row_max, temperature, True, BITS, BLOCK_V)[0]
+        n = write_list(row_ptr, list_ptr, V, least, BLOCK_V)
+        above = tl.maximum(least, 1) - 1
+
+    # [[tag: SA-p]]. Equal logits have equal weights: a division tells how many of them are needed.
+    threshold, beyond = search(list_ptr, n, target, above, row_max, temperature, True, BITS, BLOCK_V)
+    each = tl.exp(shifted(logit_of(threshold), row_max, temperature))
+    needed = tl.maximum(tl.ceil((target - beyond) / each).to(tl.int32), 1)
+    return threshold, tl.where(threshold > above, needed, tl.minimum(needed, left)), n
 
 
 # Above the threshold everything is kept. Of those at it, the first `left`: a running sum of ones counts them, and
@@ -247,19 +321,22 @@ def kept_of_chunk(key, threshold, left, seen):
 # One program has one row. In the example it has six logits, −1, 1.5, 2, 1.5, 0 and 1, in chunks of four.
 @triton.jit
 def filter_kernel(
-    x_ptr, y_ptr, k_ptr,  # (M, V); (M, V), contiguous; (M,), or None
-    V, p, stride_xm, stride_k, TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+    x_ptr, y_ptr, list_ptr, k_ptr,  # (M, V); the other two (M, V), contiguous, list_ptr or None; (M,) or None
+    V, p, stride_xm, stride_k,
+    TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
     if k_ptr is not None:
         k_ptr += row * stride_k
-    threshold, left, _, nan = kept_set(x_ptr, k_ptr, V, tl.cast(p, tl.float32), 1.0, TOP_P, BITS, BLOCK_V)
+    if list_ptr is not None:
+        list_ptr += row * V
+    threshold, left, _, nan, _ = kept_set(x_ptr, list_ptr, k_ptr, V, p, 1.0, TOP_P, BITS, BLOCK_V)
 
     # The first 1.5 is kept, the second isn't: `launch=0, pid=0, start=0: y = [-inf, 1.5, 2, -inf]`.
     seen = 0
     for start in range(0, V, BLOCK_V):
-        offs_v, x, key = load_chunk(x_ptr, start, V, BLOCK_V)
+        offs_v, x, key = load_chunk(x_ptr, None, start, V, BLOCK_V)
         keep, seen = kept_of_chunk(key, threshold, left, seen)
         y = tl.where(keep, x, float("-inf"))
         tl.store(y_ptr + row * V + offs_v, tl.where(nan, float("nan"), y), mask=offs_v < V)
@@ -273,15 +350,16 @@ def filter_kernel(
 # named after Gumbel, [[tag: SA-s]]. There is no sum over the row, only a maximum, and it doesn't matter in what order
 # the tokens are looked at.
 #
-# The random words are those of [dropout](../classics/dropout.py): counter `c` gives the words of four neighbours, and
-# `tl.join` puts them in order. Each row begins with a counter of its own.
+# The random words are those of [dropout](../classics/dropout.py): counter `c` gives the words of four neighbours, and a
+# token takes one of them. Each row begins with a counter of its own.
 @triton.jit
-def noise_of_chunk(seed, row, start, V, BLOCK_V: tl.constexpr):
-    counter = row * tl.cdiv(V, 4) + start // 4 + tl.arange(0, BLOCK_V // 4)
+def noise_of_tokens(seed, row, offs_v, V):
+    counter = row * tl.cdiv(V, 4) + offs_v // 4
     low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
     none = tl.zeros_like(low)
     w0, w1, w2, w3 = tl.philox(seed, low, high, none, none)
-    return noise_of(tl.reshape(tl.join(tl.join(w0, w2), tl.join(w1, w3)), (BLOCK_V,)))
+    which = offs_v % 4
+    return noise_of(tl.where(which < 2, tl.where(which == 0, w0, w1), tl.where(which == 2, w2, w3)))
 
 
 # A word becomes a number between 0 and 1, and that a time, [[tag: SA-E]]. What wins are short times, $-\log(1 - v)$ for
@@ -299,28 +377,31 @@ def noise_of(word):
 
 @triton.jit
 def sample_kernel(
-    x_ptr, token_ptr, k_ptr, seed_ptr,  # (M, V); (M,) in int64; (M,), or None; one number
-    V, p, temperature, stride_xm, stride_k, TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
+    x_ptr, token_ptr, list_ptr,  # (M, V); (M,) in int64; (M, V) in int64, contiguous, or None
+    k_ptr, seed_ptr,  # (M,) or None; one number
+    V, p, temperature, stride_xm, stride_k,
+    TOP_P: tl.constexpr, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    seed = tl.load(seed_ptr)
+    row, seed = tl.program_id(0).to(tl.int64), tl.load(seed_ptr)
     x_ptr += row * stride_xm
     if k_ptr is not None:
         k_ptr += row * stride_k
+    if list_ptr is not None:
+        list_ptr += row * V
     temperature = tl.cast(temperature, tl.float32)
-    threshold, left, row_max, nan = kept_set(x_ptr, k_ptr, V, tl.cast(p, tl.float32), temperature, TOP_P, BITS, BLOCK_V)
+    threshold, left, row_max, nan, n = kept_set(x_ptr, list_ptr, k_ptr, V, p, temperature, TOP_P, BITS, BLOCK_V)
 
-    # The best of the chunk, and the first lane that has it. A later chunk must be better, not just as good.
-    seen, best, token = 0, float("-inf"), -1
-    for start in range(0, V, BLOCK_V):
-        offs_v, x, key = load_chunk(x_ptr, start, V, BLOCK_V)
+    # The best that each lane has met, and where. A later one must be better, not just as good. Of the list too only
+    # those are drawn that are kept.
+    seen, token, best = 0, tl.full((BLOCK_V,), 0, tl.int32), tl.full((BLOCK_V,), float("-inf"), tl.float32)
+    for start in range(0, n, BLOCK_V):
+        offs_v, x, key = load_chunk(x_ptr, list_ptr, start, n, BLOCK_V)
         keep, seen = kept_of_chunk(key, threshold, left, seen)
-        score = shifted(x, row_max, temperature) + noise_of_chunk(seed, row, start, V, BLOCK_V)
+        score = shifted(x, row_max, temperature) + noise_of_tokens(seed, row, offs_v, V)
         score = tl.where(keep, score, float("-inf"))
-        here = tl.max(score, axis=0)
-        first = tl.min(tl.where(score == here, offs_v, V), axis=0)
-        token = tl.where(here > best, first, token)
-        best = tl.maximum(best, here)
+        token = tl.where(score > best, offs_v, token)
+        best = tl.maximum(best, score)
+    token = tl.min(tl.where(best == tl.max(best, axis=0), token, V), axis=0)
 
     # All logits minus infinity, or one of them NaN: there is no token to draw.
     token = tl.where(nan | (row_max == float("-inf")), -1, token)
@@ -341,10 +422,13 @@ def places(top_k, rows):
     return torch.full((1,), top_k, dtype=torch.int32, device=rows.device), 0
 
 
-def tile(V, BLOCK_V, BITS):
+def options(rows, places, TOP_P, BLOCK_V, BITS):
+    """Room for lists, if anything is left out, and how a launch is cut."""
     checks.power_of_two(BLOCK_V=BLOCK_V, BITS=BITS)
-    BLOCK_V = BLOCK_V or min(max(triton.next_power_of_2(V), 16), 4096)
-    return dict(BITS=BITS, BLOCK_V=BLOCK_V, num_warps=max(1, min(BLOCK_V // 256, 16)))
+    BLOCK_V = BLOCK_V or min(max(triton.next_power_of_2(rows.shape[1]), 16), 4096)
+    room = torch.empty(rows.shape, dtype=torch.int64, device=rows.device) if TOP_P or places is not None else None
+    cut = dict(TOP_P=TOP_P, BITS=BITS, BLOCK_V=BLOCK_V)
+    return room, cut | dict(num_warps=max(1, min(BLOCK_V // 256, 16)))
 
 
 @opaque(
@@ -356,10 +440,8 @@ def filter_forward(logits, places, stride_k, top_p, *, BLOCK_V=None, BITS=2):
     y = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     if y.numel() > 0:
         rows = as_rows(logits)
-        (M, V), TOP_P = rows.shape, top_p is not None
-        filter_kernel[(M,)](
-            rows, y, places, V, top_p or 1.0, rows.stride(0), stride_k, TOP_P=TOP_P, **tile(V, BLOCK_V, BITS)
-        )
+        room, cut = options(rows, places, top_p is not None, BLOCK_V, BITS)
+        filter_kernel[(len(rows),)](rows, y, room, places, rows.shape[1], top_p or 1.0, rows.stride(0), stride_k, **cut)
     return y
 
 
@@ -373,11 +455,10 @@ def sample_forward(logits, seed, temperature, places, stride_k, top_p, *, BLOCK_
     if logits.numel() == 0:
         return token.fill_(-1)
     rows = as_rows(logits)
-    (M, V), TOP_P = rows.shape, top_p is not None
-    sample_kernel[(M,)](
-        rows, token, places, seed, V, top_p or 1.0, temperature, rows.stride(0), stride_k,
-        TOP_P=TOP_P, **tile(V, BLOCK_V, BITS),
-    )  # fmt: skip
+    room, cut = options(rows, places, top_p is not None, BLOCK_V, BITS)
+    sample_kernel[(len(rows),)](
+        rows, token, room, places, seed, rows.shape[1], top_p or 1.0, temperature, rows.stride(0), stride_k, **cut
+    )
     return token
 
 

@@ -15,7 +15,9 @@ All are times of a CUDA graph.
 
 [[figure: mx/product]]
 
-**What it costs.** Codes and scales are read once. Each part of the sum, `4 * M * N` bytes, is written and read once.
+**What it costs.** Codes and scales are read once for every 256 rows. Each part of the sum, `4 * M * N` bytes, is
+written and read once. With more than 512 rows the weights are decoded to memory: `2 * N * K` bytes, written and read
+once.
 
 **Contract.** As the lesson's. The parts are added in a fixed order, so the same call gives the same bits. Codes of
 eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
@@ -23,13 +25,19 @@ eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left 
 **Where it falls behind.** Its lead shrinks with more rows: 32 take
 [[bench: mx_matmul/ladder/in order in each program/32_rows_ms]], and cuBLAS
 [[bench: mx_matmul/ladder/cuBLAS/32_rows_ms]]; 64 take [[bench: mx_matmul/ladder/in order beforehand/64_rows_ms]], and
-cuBLAS [[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. And even with one row it is far behind the memory, which could
-deliver the weights in less than half the time. A graph with an empty kernel takes
-[[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied as they are, all of it would take
-[[bench: mx_matmul/ladder/nothing decoded/1_row_ms]]. The rest is decoding: of the 876 instructions for 256 weights
-in each thread, 256 multiply, 257 mask, and 162 move bits. [Packed integers](low_bit/__init__.py) have it easier: their
-scale stands in front of a sum of 128 products, not of 32, and their zero point makes a code a number without any
-multiplication.
+cuBLAS [[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. With 128 rows it is as fast as cuBLAS
+([[bench: mx_matmul/ladder/tiles of 128 rows/128_rows_ms]] and
+[[bench: mx_matmul/ladder/cuBLAS, many rows/128_rows_ms]]), and with 256 behind it:
+[[bench: mx_matmul/ladder/tiles of 256 rows/256_rows_ms]] and
+[[bench: mx_matmul/ladder/cuBLAS, many rows/256_rows_ms]]. With 4096 rows decoding adds
+[[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]] to the library's product, the time of a copy of the same bytes.
+
+And even with one row it is far behind the memory, which could deliver the weights in less than half the time. A graph
+with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied as they are,
+all of it would take [[bench: mx_matmul/ladder/nothing decoded/1_row_ms]]. The rest is decoding: of the 876
+instructions for 256 weights in each thread, 256 multiply, 257 mask, and 162 move bits. [Packed
+integers](low_bit/__init__.py) have it easier: their scale stands in front of a sum of 128 products, not of 32, and
+their zero point makes a code a number without any multiplication.
 
 **What was tried.** Multiplying by scale and 2¹²⁶ at once is right only for scales up to 2, and takes
 [[bench: mx_matmul/ladder/one multiplication/1_row_ms]] with one row. With a second try, for programs that met a larger
@@ -64,6 +72,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from annotated_examples.common.mx import power_of_byte
 from annotated_examples.common.opaque import opaque
 from annotated_examples.mx import mx_matmul as lesson
 from annotated_examples.mx.microscaling import as_bytes, dequantize_mx, pack_reference
@@ -263,11 +272,38 @@ def add_parts_kernel(
     tl.store(c_ptr + offsets, c.to(c_ptr.dtype.element_ty), mask=mask)
 
 
+# ## 4. Decoded once
+#
+# With hundreds of rows each weight would be decoded for several tiles, so all are decoded once, to memory. Now what
+# counts are the bytes, above all those that are written. A word becomes eight numbers of two bytes, sixteen bytes side
+# by side, and those one thread stores at once: nothing moves from thread to thread. In float32 a code's bits go to 31
+# and 24 to 22, and what is missing is 2¹²⁶ again, also of codes 0 and 0.5.
+@triton.jit
+def decode_kernel(
+    words_ptr, scale_ptr, weight_ptr,  # (N, K // 8), words of eight codes; (N, K // 32), bytes; (N, K), contiguous
+    N, K, stride_wn, stride_sn, stride_sk, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_w = tl.program_id(0) * (BLOCK_K // 8) + tl.arange(0, BLOCK_K // 8)
+    mask = (offs_n < N)[:, None] & (offs_w < K // 8)[None, :]
+    words = tl.load(words_ptr + offs_n[:, None] * stride_wn + offs_w[None, :], mask=mask, other=0)
+    scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + (offs_w // 4)[None, :] * stride_sk
+    scale = power_of_byte(tl.load(scale_ptrs, mask=mask, other=0))
+    codes = words[:, :, None] >> (4 * tl.arange(0, 8))[None, None, :]
+    bits = ((codes << 28) & -0x80000000) | ((codes & 7) << 22)
+    weight = bits.to(tl.float32, bitcast=True) * 8.507059173023462e37 * scale[:, :, None]
+    # Codes 1, 2, 3 and 4 are 0.5, 1, 1.5 and 2, times 4: `pid=0: weight[0, :4] = [2, 4, 6, 8]`.
+    weight = tl.reshape(weight, (BLOCK_N, BLOCK_K)).to(weight_ptr.dtype.element_ty)
+    offs_k = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
+    inside = (offs_n < N)[:, None] & (offs_k < K)[None, :]
+    tl.store(weight_ptr + offs_n[:, None] * K + offs_k[None, :], weight, mask=inside)
+
+
 # ## Launchers
 #
 # For each tile's rows: how many programs there should be for each multiprocessor. With few rows there is room in it for
-# steps of 256.
-PROGRAMS = {8: 2, 16: 3, 32: 3, 64: 3}
+# steps of 256. From 65 rows on one program fills a multiprocessor, and the sums of 256 rows need eight warps.
+PROGRAMS = {8: 2, 16: 3, 32: 3, 64: 3, 128: 1, 256: 1}
 
 
 @functools.cache
@@ -294,9 +330,9 @@ def parts_forward(
     a, codes, scale, bias, out_dtype, *,
     split_k=None, ordered=None, BLOCK_M=None, BLOCK_N=128, BLOCK_K=None, NUM_STAGES=3,
 ):  # fmt: skip
-    """The product with codes of four bits whose rows a descriptor can describe; best up to 64 rows."""
+    """The product with codes of four bits whose rows a descriptor can describe; best up to 512 rows."""
     (M, K), N, pdl = a.shape, len(codes), not device.INTERPRET
-    BLOCK_M = BLOCK_M or min(64, max(8, triton.next_power_of_2(M)))
+    BLOCK_M = BLOCK_M or min(256, max(8, triton.next_power_of_2(M)))
     BLOCK_K = BLOCK_K or (256 if BLOCK_M == 8 and K % 256 == 0 else 128)
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     programs = PROGRAMS.get(BLOCK_M, 3) * multiprocessors(a.device.index)
@@ -305,7 +341,8 @@ def parts_forward(
     a = in_planes(a, pdl, by_fours, BLOCK_K) if ordered else a if describable(a) else a.contiguous()
     words = codes.view(torch.int32)
     side_by_side = scale.stride(1) == 1 and scale.stride(0) % 4 == 0 and scale.data_ptr() % 4 == 0
-    parts = torch.empty(split_k, M, N, dtype=torch.float32, device=a.device)
+    whole = split_k == 1 and bias is None
+    parts = torch.empty(split_k, M, N, dtype=out_dtype if whole else torch.float32, device=a.device)
     launch(
         mx_parts_kernel, (cdiv(N, BLOCK_N), split_k, cdiv(M, BLOCK_M)),
         (
@@ -314,8 +351,11 @@ def parts_forward(
         ),
         (M, N, K, *scale.stride(), split_k),
         ORDERED=ordered, BY_FOURS=by_fours, ALIGNED=side_by_side and K % BLOCK_K == 0, PDL=pdl,
-        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, NUM_STAGES=NUM_STAGES, **launched_early(pdl and ordered),
+        BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K, NUM_STAGES=NUM_STAGES,
+        num_warps=4 if BLOCK_M < 256 else 8, **launched_early(pdl and ordered),
     )  # fmt: skip
+    if whole:
+        return parts[0]
     c = torch.empty(M, N, dtype=out_dtype, device=a.device)
     BLOCK, num_warps = (128, 1) if M * N <= 1 << 17 else (512, 4)
     launch(
@@ -328,17 +368,44 @@ def parts_forward(
 
 # ## Which kernel?
 #
-# From 65 rows on, reading the weights is no longer what counts, and decoding them for each tile of rows is extra work:
-# 256 rows took [[bench: mx_matmul/ladder/two shifts for each pair/256_rows_ms]] in parts, and cuBLAS takes
-# [[bench: mx_matmul/ladder/cuBLAS/256_rows_ms]]. So they are decoded once, to memory, and the library multiplies. It
-# rounds to the dtype of `a`. So for another result, or a bias in float32, it is the lesson's kernel.
+# Decoding anew for each tile of rows is extra work. But a tile may have up to 256 rows, and a warp decodes while the
+# tensor cores still multiply. With tiles of 64, 256 rows took
+# [[bench: mx_matmul/ladder/tiles of 64 rows/256_rows_ms]], with one of 256
+# [[bench: mx_matmul/ladder/tiles of 256 rows/256_rows_ms]]. Decoded beforehand, and multiplied by the library, it is
+# [[bench: mx_matmul/ladder/decoded beforehand/256_rows_ms]]. With 1024 rows that is the shorter way:
+# [[bench: mx_matmul/ladder/decoded beforehand/1024_rows_ms]] instead of
+# [[bench: mx_matmul/ladder/tiles of 256 rows/1024_rows_ms]]. The library rounds to the dtype of `a`. So for another
+# result, or a bias in float32, it is the lesson's kernel.
+#
+# Three stages of the large tile need 213 KB of shared memory, which not every card with descriptors has.
+def most_rows(device_index):
+    """Up to how many rows the weights stay in four bits."""
+    if not device.has("descriptors", device_index):
+        return 0
+    return 512 if device.shared_memory(device_index) >= 227 << 10 else 64
+
+
 def describable(x):
     row = x.stride(0) * x.element_size()
     return x.stride(1) == 1 and row % 16 == 0 and x.stride(0) >= x.shape[1] and x.data_ptr() % 16 == 0
 
 
+def decoded(codes, scale, dtype, *, BLOCK_N=4, BLOCK_K=1024):
+    """The weights, (N, K) in `dtype`."""
+    if not describable(codes):  # rows of words have to begin at whole words
+        return dequantize_mx(codes.view(lesson.FP4), scale.view(lesson.E8M0), dtype)
+    checks.power_of_two(BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    words, (N, K) = codes.view(torch.int32), (len(codes), 2 * codes.shape[1])
+    weight = torch.empty(N, K, dtype=dtype, device=codes.device)
+    launch(
+        decode_kernel, (cdiv(K, BLOCK_K), cdiv(N, BLOCK_N)), (words, scale, weight),
+        (N, K, words.stride(0), *scale.stride()), BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K,
+    )  # fmt: skip
+    return weight
+
+
 def by_library(a, codes, scale, bias):
-    weight = dequantize_mx(codes.view(lesson.FP4), scale.view(lesson.E8M0), a.dtype).t()
+    weight = decoded(codes, scale, a.dtype).t()
     return a @ weight if bias is None else torch.addmm(bias, a, weight)
 
 
@@ -350,7 +417,7 @@ def empty_product(a, codes, scale, bias, out_dtype):
 def mx_matmul_forward(a, codes, scale, bias, out_dtype, **tiles):
     """`codes` and `scale` as kernels see them: four bits and exponents in bytes."""
     four_bits = codes.dtype == torch.uint8 and 0 not in (*a.shape, len(codes))
-    if four_bits and len(a) <= 64 and describable(codes) and device.has("descriptors", a.device.index):
+    if four_bits and describable(codes) and len(a) <= most_rows(a.device.index):
         return parts_forward(a, codes, scale, bias, out_dtype, **tiles)
     if four_bits and len(a) > 64 and out_dtype == a.dtype and (bias is None or bias.dtype == a.dtype):
         return by_library(a, codes, scale, bias)
@@ -360,7 +427,8 @@ def mx_matmul_forward(a, codes, scale, bias, out_dtype, **tiles):
 def mx_matmul(a, b, scale_b, *, bias=None, out_dtype=None, format=None):
     """`a @ decode(b).T + bias`, where `b` has codes of four or eight bits and a power of two for every 32.
 
-    With more than 64 rows the weights are decoded first: a matrix of N x K in the dtype of `a` exists during the call.
+    With more than 512 rows, on some cards 64, the weights are decoded first: a matrix of N x K in the dtype of `a`
+    exists during the call.
 
     Args:
         a: tensor of shape (M, K), float16 or bfloat16, any strides; K a multiple of 32.
@@ -389,6 +457,7 @@ def mx_matmul(a, b, scale_b, *, bias=None, out_dtype=None, format=None):
 # ## A run small enough to watch
 #
 # Codes 1, 2, …, 15, 0, again and again, and scales of 4 and 1/2. Three steps in two parts; the last one is half full.
+# Then all in one part, and the weights alone.
 def EXAMPLE():
     a = (torch.arange(3 * 320, device=device.DEVICE) * 5 % 7 - 3).view(3, 320).to(torch.bfloat16)
     codes = (torch.arange(20 * 320, device=device.DEVICE) + 1).view(20, 320) % 16
@@ -397,6 +466,7 @@ def EXAMPLE():
     parts_forward(
         a, pack_reference(codes.int()), scale, None, torch.float32, split_k=1, ordered=True, BLOCK_M=4, BLOCK_N=16
     )
+    decoded(pack_reference(codes.int()), scale, torch.bfloat16, BLOCK_N=16, BLOCK_K=64)
 
 
 if __name__ == "__main__":

@@ -141,11 +141,28 @@ def in_parts(module):
         assert torch.equal(module.parts_forward(a, of_bytes(q), spread, bias, torch.float32, split_k=2).double(), exact)
 
 
+def decoded_beforehand(module):
+    """Every code with every byte, in both dtypes: as the reference decodes it. Rows of words, and others."""
+    codes = (torch.arange(256, device=DEVICE)[:, None] + torch.arange(48, device=DEVICE) * 7).to(torch.uint8) ^ 0x5A
+    scale = torch.arange(256 * 3, device=DEVICE).view(256, 3).to(torch.uint8)
+    apart = harness.strided(codes)
+    for dtype in (BF16, FP16):
+        other = scale.t().contiguous().t()
+        for q, s in ((codes, scale), (codes[:, :16], scale[:, 1:2]), (codes, other), (apart, other)):
+            wanted = dequantize_mx_reference(q.contiguous().view(FP4), s.contiguous().view(E8M0), torch.float32).to(
+                dtype
+            )
+            with harness.fenced_allocations():
+                found = module.decoded(q, s, dtype, BLOCK_N=16, BLOCK_K=64)
+            assert torch.equal(found.isnan(), wanted.isnan()) and found.is_contiguous()
+            assert torch.equal(found.nan_to_num(7.0), wanted.nan_to_num(7.0))
+
+
 def every_kernel(module):
     """Few rows, rows in order beforehand, and more than are worth decoding for each tile; rows of scales that the copy
     unit can fetch, and others."""
-    for M in (1, 8, 9, 17, 33, 64, 65, 130):
-        for K in (160, 768):
+    for M in (1, 8, 9, 17, 33, 64, 65, 130, 520):
+        for K in (160, 768) if M < 500 else (160,):
             a, (q, scale) = randn(M, K, dtype=BF16), weights(24, K)
             assert_right(module, a, q, scale, randn(24, dtype=BF16))
             wide = launched(module, a, q, scale, randn(24), torch.float32)
@@ -162,7 +179,7 @@ def test_check(check, module):
     check(module)
 
 
-@pytest.mark.parametrize("check", (in_parts, every_kernel), ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", (in_parts, decoded_beforehand, every_kernel), ids=lambda check: check.__name__)
 def test_fast_check(check):
     check(fast)
 
@@ -225,6 +242,27 @@ OF_FAST = [
         in_parts,
         Mutant("stride of a scale", "tl.arange(0, GROUPS)[None, :] * stride_sk", "tl.arange(0, GROUPS)[None, :]"),
     ),
+    (decoded_beforehand, Mutant("a bit for the sign", "(codes << 28) & -0x80000000", "(codes << 29) & -0x80000000")),
+    (
+        decoded_beforehand,
+        Mutant("a scale for two groups", "(offs_w // 4)[None, :] * stride_sk", "(offs_w // 8)[None, :] * stride_sk"),
+    ),
+    (
+        decoded_beforehand,
+        Mutant("groups side by side", "(offs_w // 4)[None, :] * stride_sk", "(offs_w // 4)[None, :]"),
+    ),
+    (
+        decoded_beforehand,
+        Mutant(
+            "numbers of the next row",
+            "inside = (offs_n < N)[:, None] & (offs_k < K)[None, :]",
+            "inside = (offs_n < N)[:, None]",
+        ),
+    ),
+    (
+        decoded_beforehand,
+        Mutant("rows of words side by side", "offs_n[:, None] * stride_wn", "offs_n[:, None] * (K // 8)"),
+    ),
     (in_parts, Mutant("stride of a step's scales", "scale_ptrs + group * stride_sk", "scale_ptrs + group")),
     (
         every_kernel,
@@ -271,7 +309,7 @@ def test_the_same_bits_twice(module):
 @pytest.mark.gpu
 def test_every_size_of_the_fast_version():
     """With the tiles that calls get, at sizes around the borders between kernels; K of a multiple of 32 only, too."""
-    for M in (1, 8, 9, 16, 17, 33, 64, 65, 256):
+    for M in (1, 8, 9, 16, 17, 33, 64, 65, 128, 256, 300, 512, 513):
         for N, K in ((200, 2880), (1000, 8192)):
             for precision in (BF16, FP16):
                 a, (q, scale) = randn(M, K, dtype=precision), quantize_mx_reference(randn(N, K), FP4)

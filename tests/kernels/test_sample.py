@@ -128,6 +128,27 @@ def sizes(module):
     assert_drawn(module, logits, 1.3, 4999, 0.99)
 
 
+def lists(module):
+    """Rows of many chunks, whose lanes' largest logits say much, little or nothing about the row."""
+    tiles = dict(BLOCK_V=16, BITS=4)
+    spread = randn(2, 400, scale=3.0)
+    one_lane = torch.full((2, 400), -9.0, device=DEVICE) + randn(2, 400)
+    one_lane[:, 5::16] = 4 + randn(2, 25)  # the largest of other lanes are far below the k-th
+    alike = torch.arange(400.0, device=DEVICE).expand(2, 400) * 1e-3  # hardly anything can be left out
+    ties = torch.arange(400, device=DEVICE).expand(2, 400) % 7 * 0.5
+    for logits in (spread, one_lane, alike, ties):
+        for top_k in (1, 3, 15, 16, 17, 25, 399):  # more than there are lanes, too
+            assert_kept(module, logits, top_k, **tiles)
+            assert_kept(module, logits, top_k, 0.637, **tiles)
+        for top_p in (1e-3, 0.31, 0.8731, 0.9977):
+            assert_kept(module, logits, None, top_p, **tiles)
+        seed = torch.tensor(SEED, device=DEVICE)
+        for top_k, top_p in ((9, None), (None, 0.9213), (30, 0.8)):
+            tokens = module.sample_forward(logits, seed, 0.7, *module.of_all_rows(logits, top_k, top_p), **tiles)
+            wanted = lesson.sample_reference(logits, SEED, temperature=0.7, top_k=top_k, top_p=top_p)
+            assert torch.equal(tokens, wanted)
+
+
 def layouts(module):
     """Trap 2."""
     for layout in LAYOUTS.values():
@@ -298,6 +319,7 @@ CHECKS = [
     not_a_number,
     nothing_to_draw,
     all_of_it,
+    lists,
     peaked,
     temperatures,
     ends_of_the_random_numbers,
@@ -326,6 +348,13 @@ MUTANTS = [
     (nothing_to_draw, Mutant("trap 4: a row of minus infinity drawn from", 'nan | (row_max == float("-inf"))', "nan")),
     (all_of_it, Mutant("trap 5: p of one left to the sum", "None if top_p is None or top_p == 1 else float(top_p)", "None if top_p is None else float(top_p)")),
     (every_way, Mutant("trap 7: lanes behind the end count", 'offs_v < V, other=float("-inf")).to(tl.float32)\n        largest', "offs_v < V, other=0.0).to(tl.float32)\n        largest")),
+    (lists, Mutant("a list beside its room", "list_ptr += row * V", "list_ptr += row * 2 * V", count=2)),
+    (lists, Mutant("the list begins anew with each chunk", "n += tl.sum(wanted, axis=0)", "n = tl.sum(wanted, axis=0)")),
+    (lists, Mutant("places of the chunk", "(key.to(tl.int64) << 32) | offs_v", "(key.to(tl.int64) << 32) | (offs_v - start)")),
+    (lists, Mutant("the least one isn't listed", "(key >= least)", "(key > least)")),
+    (lists, Mutant("light ones that are needed", "(1.0 - p) * 0.5 * whole", "(1.0 - p) * 50.0 * whole")),
+    (lists, Mutant("the least one isn't searched", "above = tl.maximum(least, 1) - 1", "above = tl.maximum(least, 1)")),
+    (lists, Mutant("the place of another lane", "token = tl.where(score > best, offs_v, token)", "token = tl.where(score > best, start + tl.arange(0, BLOCK_V), token)")),
     (ends_of_the_random_numbers, Mutant("trap 8: a random number of 1", "tl.minimum((word.to(tl.float32) + 0.5) * 2.0**-32, LARGEST_BELOW_ONE)", "(word.to(tl.float32) + 0.5) * 2.0**-32")),
     (ends_of_the_random_numbers, Mutant("trap 8: a random number of 0", "word.to(tl.float32) + 0.5", "word.to(tl.float32)")),
     (temperatures, Mutant("trap 9: divided in half precision", "tl.where(x == row_max, 0.0, x - row_max) / temperature", "tl.where(x == row_max, 0.0, x - row_max).to(tl.bfloat16).to(tl.float32) / temperature")),
@@ -334,19 +363,19 @@ MUTANTS = [
     (every_way, Mutant("signed keys", "key_of(x), 0)", "key_of(x) ^ 0x80000000, 0)")),
     (every_way, Mutant("one digit too many", "tl.sum(reached.to(tl.int32), axis=0) - 1", "tl.sum(reached.to(tl.int32), axis=0)")),
     (ties, Mutant("what is beyond, of the last round", "beyond = tl.maximum(beyond, tl.max(", "beyond = tl.maximum(0.0, tl.max(")),
-    (ties, Mutant("p of what top-k drops, too", "above = threshold", "above = threshold * 0")),
-    (every_way, Mutant("p of one instead of the whole", "target = p * (", "target = p + 0.0 * (")),
+    (ties, Mutant("p of what top-k drops, too", "row_max, threshold, left, k_ptr", "row_max, threshold * 0, left, k_ptr")),
+    (every_way, Mutant("p of one instead of the whole", "target = p * whole", "target = p + 0.0 * whole")),
     (ties, Mutant("needed ones rounded down", "tl.ceil((target", "tl.floor((target")),
     (ties, Mutant("those at the threshold weigh nothing", "tl.where(left > 0, tied, 0.0)", "0.0 * tied")),
     (nothing_to_draw, Mutant("infinity less infinity", "tl.where(x == row_max, 0.0, x - row_max)", "(x - row_max)")),
     (own_k_for_each_row, Mutant("the first row's k", "k_ptr += row * stride_k", "k_ptr += 0 * stride_k", count=2)),
     (sizes, Mutant("more than there are", "tl.minimum(tl.maximum(tl.load(k_ptr), 1), V)", "tl.maximum(tl.load(k_ptr), 1)")),
     (draws_depend_on_nothing_else, Mutant("every row draws the same", "row * tl.cdiv(V, 4)", "0 * row")),
-    (draws_depend_on_nothing_else, Mutant("every chunk draws the same", "start // 4", "0 * start")),
-    (draws_depend_on_nothing_else, Mutant("words in another order", "tl.join(w0, w2)", "tl.join(w2, w0)")),
+    (draws_depend_on_nothing_else, Mutant("every chunk draws the same", "offs_v // 4", "offs_v % 64 // 4")),
+    (draws_depend_on_nothing_else, Mutant("words in another order", "tl.where(which == 0, w0, w1)", "tl.where(which == 0, w1, w0)")),
     (draws_depend_on_nothing_else, Mutant("counters meet", "tl.cdiv(V, 4)", "(V // 4)")),
     (temperatures, Mutant("draws at a temperature of 0", "temperature, top_k, top_p = 1.0, 1, None", "temperature = 1.0")),
-    (sizes, Mutant("the last chunk wins", "token = tl.where(here > best", "token = tl.where(here > float(\"-inf\")")),
+    (sizes, Mutant("the last chunk wins", "token = tl.where(score > best", "token = tl.where(score > float(\"-inf\")")),
     (every_way, Mutant("what isn't kept is drawn", 'score = tl.where(keep, score, float("-inf"))', "score = score + 0.0")),
 ]  # fmt: skip
 
