@@ -8,9 +8,10 @@ The traps of running sums in use, and the check or mutant ("…") that holds eac
     `test_around_the_end_of_a_chunk`, "masked lanes count".
 4. The carry is kept in the dtype of x: `sixteen_bits_are_too_few`, "carry in the dtype of x".
 5. Exclusive as the sum less the element: `large_first`, "exclusive by subtraction".
-6. A sum and the flag that it is there in two stores, which others see in any order: no program here waits for another;
-    a row has one, or parts whose sums an earlier launch has made. `test_the_second_call_gives_the_same_bits`.
-7. Flags of the first call are still set in the second: there are none. The same test.
+6. A sum and the flag that it is there in two stores, which others see in any order: they share a word of 64 bits. A
+    program waits for one that can't start: it waits for lower tickets. `test_the_second_call_gives_the_same_bits`, and
+    on a card `test_programs_that_wait`, with more of them than fit.
+7. Flags of the first call are still set in the second: the words are new in each call. The same tests.
 8. Strides of 0, a first dimension of a transposed view, no rows, one element:
     `test_an_upstream_gradient_of_stride_zero`, `test_any_dimension`, `test_empty`, `test_values_and_gradients`.
 9. A scan and a sum in one kernel were compiled wrongly once: on a card `test_both_directions_compile_right`.
@@ -63,23 +64,29 @@ FAST_MUTANTS = [
     Mutant("in front of the row", "(taken >= 0) & (taken < N)", "(taken < N)"),
     Mutant("exclusive moved the wrong way", "columns + 1 if REVERSE else columns - 1", "columns - 1 if REVERSE else columns + 1"),
     Mutant("the wrong piece gives", "1 if REVERSE else 0", "0"),
-    Mutant("the piece that gives gets it, too", "tl.where(first[:, :, :, None], 0.0, given[:, :, None, None])", "given[:, :, None, None]"),
-    Mutant("given by multiplying with 0", "tl.sum(tl.where(first, pieces, 0.0), axis=2)", "tl.sum(pieces * first.to(tl.float32), axis=2)"),
+    Mutant("the piece that gives gets it, too", "tl.where(first[:, :, None], 0.0, given[:, None, None])", "given[:, None, None]"),
+    Mutant("given by multiplying with 0", "tl.sum(tl.where(first, pieces, 0.0), axis=1)", "tl.sum(pieces * first.to(tl.float32), axis=1)"),
     Mutant("vectors' sums by a difference", "_, before = tl.associative_scan((vectors, tl.zeros_like(vectors)), 1, join)", "before = tl.cumsum(vectors, axis=1) - vectors"),
     Mutant("vectors include themselves", "_, before = tl.associative_scan", "before, _ = tl.associative_scan"),
     Mutant("join drops the first stretch", "total + other_before", "other_before"),
-    Mutant("no carry", "(before + carry[:, None])", "before"),
+    Mutant("no carry", "tl.trans(before + carry[:, None])", "tl.trans(before)"),
     Mutant("carry of the last chunk only", "carry += tl.sum(vectors, axis=1)", "carry = tl.sum(vectors, axis=1) + 0.0 * carry"),
     Mutant("carry in the dtype of x", "carry += tl.sum(vectors, axis=1)", "carry = (carry + tl.sum(vectors, axis=1)).to(x_ptr.dtype.element_ty).to(tl.float32)"),
-    Mutant("a part starts from its own sum, too", "mask=earlier < part", "mask=earlier < part + 1"),
-    Mutant("parts of the first row", "sums_ptr + rows[:, None] * parts + earlier", "sums_ptr + rows[:, None] * 0 + earlier"),
-    Mutant("last part's end ignored", "for done in tl.range(0, tl.minimum(LENGTH, N - begin), BLOCK_N, num_stages=1", "for done in tl.range(0, LENGTH - BLOCK_N, BLOCK_N, num_stages=1"),
+    Mutant("a part starts from its own sum, too", "return before + sum_of_words", "return before + total + sum_of_words"),
+    Mutant("earlier groups are left out", "return before + sum_of_words(words_ptr + parts, part // GROUP, GROUP)", "return before"),
+    Mutant("a group lacks its last part", "part // GROUP, before + total)", "part // GROUP, before)"),
+    Mutant("a group lacks all but its last part", "part // GROUP, before + total)", "part // GROUP, total)"),
+    Mutant("a part lacks its last chunk", "tl.range(0, chunks, num_stages=1", "tl.range(1, chunks, num_stages=1"),
+    Mutant("a part's sum is an integer", ".to(tl.float32, bitcast=True)", ".to(tl.float32)"),
+    Mutant("no second chunk", "ONE=N <= BLOCK_N", "ONE=True"),
+    Mutant("every row is whole vectors", "math.gcd(N, rows.stride(0), VECTOR)", "VECTOR"),
+    Mutant("rows lie whole vectors apart", "math.gcd(N, rows.stride(0), VECTOR)", "math.gcd(N, VECTOR)"),
     Mutant("strides ignored", "(rows * stride_xm)", "(rows * N)"),
     Mutant("strides ignored by the parts", "x_ptr + row * stride_xm", "x_ptr + row * N"),
     Mutant("columns read as neighbours", "rows = as_rows(moved)", "rows = moved.reshape(-1, moved.shape[-1])"),
     Mutant("behind the end of the row", "mask=mask_m & (columns >= 0) & (columns < N))", "mask=mask_m & (columns >= 0))"),
     Mutant("in front of the row's start", "mask=mask_m & (columns >= 0) & (columns < N))", "mask=mask_m & (columns < N))"),
-    Mutant("rows that aren't there", "mask_m = (rows < M)[:, None, None]", "mask_m = (rows < M + BLOCK_M)[:, None, None]"),
+    Mutant("rows that aren't there", "mask_m = (rows < M)[None, :, None]", "mask_m = (rows < M + BLOCK_M)[None, :, None]"),
     Mutant("gradient runs the same way", "dy, dim, not reverse, exclusive", "dy, dim, reverse, exclusive"),
     Mutant("always along the last dimension", "moved = x.movedim(dim, -1)", "dim, moved = -1, x"),
 ]  # fmt: skip
@@ -91,9 +98,12 @@ def is_fast(module):
 
 
 def in_chunks(module, x, dy, BLOCK_N=16, sizes=None, **options):
-    """The launcher with small chunks, forward and back. sizes: of the fast version; None: one row, then two parts."""
+    """The launcher with small chunks, forward and back. sizes: of the fast version; None: one row, two rows, and parts."""
     if sizes is None and is_fast(module):
-        for sizes in (dict(BLOCK_M=1, parts=1), dict(BLOCK_M=2, parts=1), dict(BLOCK_M=1, parts=2)):
+        for sizes in (
+            dict(BLOCK_M=1, parts=1), dict(BLOCK_M=2, parts=1), dict(BLOCK_M=1, parts=2),
+            dict(BLOCK_M=1, parts=3, GROUP=2),
+        ):  # fmt: skip
             in_chunks(module, x, dy, BLOCK_N, sizes, **options)
         return
     sizes = dict(BLOCK_N=BLOCK_N, **(sizes or {}))
@@ -121,6 +131,7 @@ def check(module):
         large_first(module, **options)
         infinities_and_nan(module, **options)
     in_chunks(module, harness.transposed(randn(5, 33)), randn(5, 33))
+    in_chunks(module, randn(3, 43)[:, :40], randn(3, 45)[:, 5:])
     sixteen_bits_are_too_few(module)
 
 
@@ -219,8 +230,7 @@ def test_large_and_small_values(module, scale):
 
 @pytest.mark.parametrize("sizes", [(1, 100_000), (9, 7)], ids=str)
 def test_the_second_call_gives_the_same_bits(module, sizes):
-    """Traps 6 and 7 are those of programs that hand each other sums: here a row has one program, or one launch makes
-    the sums of all parts for the next."""
+    """Traps 6 and 7: in the lesson a row has one program, in the fast version parts wait for each other's sums."""
     call = lambda x: module.cumsum(x)  # noqa: E731
     harness.assert_bitwise_repeatable(call, dict(x=randn(*sizes)), randn(*sizes))
 
@@ -267,13 +277,33 @@ def test_tuned_tile_sizes(N, dtype):
 
 
 def test_parts():
-    """A row has at most 1024 parts in all, none of them is empty, and together they are the row."""
+    """Few long rows are cut into parts of 8192 columns, none of them is empty, and together they are the row."""
     for M, N in ((1, 2**26), (1, 2**31 - 2**14 - 1), (3, 100_000), (600, 100_000), (2, 8192), (2, 8191), (5, 3)):
         BLOCK_M, BLOCK_N, parts, length, _ = fast.tiles(M, N, None, None, None)
-        assert parts == 1 or M * parts <= 1024
+        assert parts == 1 or M <= 512 and length == 8192
         assert (parts - 1) * length < N <= parts * length and length % BLOCK_N == 0 and (BLOCK_M == 1 or parts == 1)
-    assert fast.tiles(1, 2**26, None, None, None)[2] == 1024
-    assert fast.tiles(2, 8191, None, None, None)[2] == 1 and fast.tiles(2, 16384, None, None, None)[2] == 2
+    assert fast.tiles(1, 2**26, None, None, None)[2] == 8192 and fast.tiles(600, 2**20, None, None, None)[2] == 1
+    assert fast.tiles(2, 16383, None, None, None)[2] == 1 and fast.tiles(2, 16384, None, None, None)[2] == 2
+
+
+@pytest.mark.parametrize("GROUP", [1, 2, 4, 8])
+def test_groups_of_parts(GROUP):
+    """Parts in one group and in several, the last one full and not."""
+    for parts in (2, 4, 5, 8, 9):
+        sizes = dict(BLOCK_M=1, parts=parts, GROUP=GROUP)
+        for options in (dict(), dict(reverse=True)):
+            in_chunks(fast, randn(2, 16 * parts - 3), randn(2, 16 * parts - 3), sizes=sizes, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(1, 1 << 26), (1, 1_000_003), (5, 3_000_000), (300, 20_000)], ids=str)
+def test_programs_that_wait(shape):
+    """Traps 6 and 7: 200 equal calls, of more programs than fit on the card, and right."""
+    x = randn(*shape, dtype=torch.bfloat16)
+    assert_right(fast, x, randn(*shape, dtype=torch.bfloat16))
+    first = fast.cumsum(x)
+    for call in range(200):
+        assert torch.equal(fast.cumsum(x).view(torch.int16), first.view(torch.int16)), call
 
 
 @pytest.mark.gpu
