@@ -136,8 +136,8 @@ def part_sum(
     return tl.sum(tl.sum(tl.sum(total, axis=2), axis=1), axis=0)
 
 
-# Then it tells the others. A sum has 32 bits, and a word of 64 has room for a flag beside it: both are there, or
-# neither. With two stores another program could see the flag, and an old sum.
+# Then it tells the others. A sum has 32 bits, and a word of 64 has room for a flag beside it. `tl.atomic_xchg` writes
+# the word in one step: both are there, or neither. With two stores another program could see the flag, and an old sum.
 @triton.jit
 def publish(word_ptr, total):
     tl.atomic_xchg(word_ptr, total.to(tl.uint32, bitcast=True).to(tl.int64) | 2**32, sem="relaxed")
