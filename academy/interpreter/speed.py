@@ -152,10 +152,7 @@ def _is_plain(value) -> bool:
         return all(map(_is_plain, value))
     if not hasattr(value, "data_ptr"):
         return not hasattr(value, "base")
-    return type(value) in _TENSORS and value.device.type == "cpu"
-
-
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
+    return type(value) is torch.Tensor and value.device.type == "cpu"
 
 
 def _compare_quickly() -> None:
