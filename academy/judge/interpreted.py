@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import torch
 from triton.runtime import interpreter as triton_interpreter
 
 from academy.interpreter import memory
@@ -73,17 +74,19 @@ def programs_in_order(order: str) -> Iterator[dict[str, bool]]:
         yield used
 
 
-def findings(files: list[str], call: Callable[[], object]) -> list[proof.Finding]:
-    """Races, reads of memory that nobody wrote, elements of outputs that nobody writes, in all launches of a call.
+def findings(files: list[str], call: Callable[[], dict[str, object]]) -> list[proof.Finding]:
+    """Races, reads of memory that nobody wrote, elements of outputs that nobody writes, in all launches of a call. That
+    returns its results by name.
 
     Raises OutOfBounds at an access outside of a tensor, and what the call raises.
     """
     with WatchedMemory() as watched:
         recorder = Recorder(files, watched)
         with recorder.running():
-            call()
+            results = call()
     found = [finding for launch in recorder.launches for finding in proof.findings(launch)]
-    return found + proof.unwritten_outputs(recorder.launches)
+    returned = [x.untyped_storage().data_ptr() for x in results.values() if isinstance(x, torch.Tensor)]
+    return found + proof.unwritten_outputs(recorder.launches, returned)
 
 
 @contextlib.contextmanager

@@ -274,7 +274,7 @@ class _Attempt:
         inputs = self.inputs()
         module = inspect.getmodule(inspect.unwrap(self.subject.function))
         files = interpreted.jitted_files(module) if module else [_file(self.subject)]
-        for finding in interpreted.findings(files, lambda: self.results(self.subject.function, inputs)):
+        for finding in interpreted.findings(files, lambda: self.results(self.subject.function, inputs)[0]):
             place = f" (line {finding.line})" if finding.file == _file(self.subject) else ""
             raise Wrong(f"{finding.message}{place}")
 

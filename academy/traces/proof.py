@@ -196,13 +196,18 @@ def _between_lanes(launch: Launch, stores: list[Touch]) -> str:
 # ---- outputs and bytes ----------------------------------------------------------------------------------------------
 
 
-def unwritten_outputs(launches: list[Launch]) -> list[Finding]:
-    """Elements of allocated, partly written outputs that hold no value after all the launches."""
+def unwritten_outputs(launches: list[Launch], returned: Collection[int] | None = None) -> list[Finding]:
+    """Elements of allocated, partly written outputs that hold no value after all the launches.
+
+    returned: identities of what the call gave back, if that is known. Anything else is scratch, some of whose elements
+    nobody may need.
+    """
     last: dict[tuple, tuple[Launch, Argument]] = {}
     stores = [(launch, touch) for launch in launches for touch in launch.touches if touch.operation != "load"]
     for launch, touch in stores:
         tensor = touch.argument.tensor
-        if touch.argument.fresh and (touch.elements >= 0).any():
+        wanted = returned is None or touch.argument.identity in returned
+        if touch.argument.fresh and wanted and (touch.elements >= 0).any():
             last[touch.argument.identity, tensor.storage_offset(), tuple(tensor.shape)] = launch, touch.argument
     # A later launch may fill what an earlier one left: what counts is the storage's last recorded state.
     final = {identity: launch for (identity, *_), (launch, _) in last.items()}

@@ -152,7 +152,7 @@ def with_the_state(function: Callable) -> Callable:
 def tokens_of_experts(tokens: int, width: int) -> dict[str, Any]:
     """Four experts, the second without tokens, and a dropped slot."""
     experts = (torch.arange(2 * tokens).view(tokens, 2) * 2 % 4).int()
-    experts[0, 1] = -1
+    experts[:1, 1] = -1
     tensors = dict(x=torch.randn(tokens, width), experts=experts, weights=torch.rand(tokens, 2))
     return tensors | dict(gate_up=torch.randn(4, 20, width) / 4, down=torch.randn(4, width, 10) / 4)
 

@@ -55,6 +55,21 @@ def test_a_planted_fault_is_found(fault, tmp_path):
     assert any(re.search(message, each) for each in said), said
 
 
+@interpreted
+@pytest.mark.parametrize("kept, right", [(2, False), (1, True)], ids=["returned", "scratch"])
+def test_only_what_is_returned_has_to_be_whole(kept, right, tmp_path):
+    """A row that nobody writes: an error in a result; in scratch, of which PyTorch takes the first row, it is none."""
+    source = Mutant("grid", "triton.cdiv(n, 256)", "n // 512").apply((KERNELS / "scaled.py").read_text())
+    taken = "out" if kept == 2 else "out[:1].clone()"
+    whole = source.replace("return out", f"return {taken}").replace(
+        "return x * scale + y", f"return (x * scale + y)[:{kept}]"
+    )
+    fixed = '\n\nSIZES = {"two": (2,), "n": (256,)}\n'
+    report = judged(tmp_path, whole.replace('"n"', '"two n"') + fixed, ["programs"])
+    assert report.right is right, str(report)
+    assert right or "writes out_ptr[1, 0]" in str(report)
+
+
 @pytest.mark.parametrize(
     "file",
     ["rows", *(pytest.param(file, marks=pytest.mark.nightly) for file in ("scaled", "totals", "product", "norm"))],
