@@ -10,6 +10,9 @@ each of which is the sum the other way round. What differs is who adds what.
 [[bench: cumsum/8192x32000/forward/eager.ms]]. A row that is cut into parts is read twice, the second time from the L2
 cache.
 
+**Where it falls behind.** At 65536 x 128 torch.compile is ahead by two percent:
+[[bench: cumsum/65536x128/forward/torch.compile.ms]].
+
 **What is missing.** 16-byte loads need rows that begin at multiples of 16 bytes. Rows of another length, and exclusive
 sums, which load their neighbours, are loaded 2 bytes at a time. In a trial on an H200, blocks that take a stretch of
 memory, whatever rows lie in it, needed 0.6 times as long for rows of 33 numbers.
@@ -64,14 +67,14 @@ def columns_at(place, N, REVERSE: tl.constexpr, BLOCK_N: tl.constexpr, VECTOR: t
 
 # A block has three dimensions: vectors, rows, and the columns of a vector. Why do the vectors come first? They are
 # dealt out to the threads along the first dimension, so the lanes of a warp load neighbouring vectors of a row. With
-# the rows first, each lane had a row of its own in blocks of 32 rows: 65536 rows of 128 numbers took 0.023 ms on an
-# H200, and a copy takes 0.011.
+# the rows first, each lane had a row of its own in blocks of 32 rows, and on an H200 65536 rows of 128 numbers took
+# twice as long as they do now, [[bench: cumsum/65536x128/forward/ms]], which is what a copy takes.
 #
 # Is a row a multiple of 16 bytes long? A thread can load a whole vector if the compiler knows. But what it knows of a
 # number is whether it's a multiple of 16, and rows of 1000 columns of 16 bits are not. So the launcher finds the
 # largest `UNIT`, a vector at most, that divides the row's length and the distance of rows. To divide by it and to
 # multiply again changes nothing, but shows it. With this and without the loop of section 4, 65536 rows of 1000 took
-# 0.064 ms instead of 0.127.
+# half the time.
 @triton.jit
 def whole_units(number, UNIT: tl.constexpr):
     return number // UNIT * UNIT
@@ -225,9 +228,9 @@ def cumsum_kernel(
 # ## 5. Sizes
 #
 # Chunks of 2048 columns for four warps. Short rows make blocks of 1024 elements, for two. A row is cut if there are 512
-# or fewer, and then a part has four chunks: for one row of 2²⁶ that took 0.100 ms on an H200, with eight chunks 0.110,
-# with sixteen 0.118. These sizes were the fastest there, in bfloat16. They don't depend on the card, and so neither do
-# the bits of the result.
+# or fewer, and then a part has four chunks: for one row of 2²⁶ eight chunks took 10 % longer on an H200, sixteen 18 %.
+# These sizes were the fastest there, in bfloat16. They don't depend on the card, and so neither do the bits of the
+# result.
 FEW_ROWS = 512
 PART = 4
 

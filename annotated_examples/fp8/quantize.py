@@ -23,6 +23,10 @@ been seen before the first element can be rounded, so it is read twice: 5 bytes.
 earlier step, records the largest magnitude on the way, and is back at 3. Memory is the limit: 16384 rows of 8192, with
 a scale each, take [[bench: quantize/ladder/rows/forward_ms]], a copy [[bench: quantize/ladder/copy/forward_ms]].
 
+**Where it falls behind.** Rows whose length is no multiple of 8 can't be loaded 16 bytes at a time. With squares of 128
+x 128, 16384 x 4097 take [[bench: quantize:128x128/16384x4097/forward/ms]], and torch.compile takes
+[[bench: quantize:128x128/16384x4097/forward/torch.compile.ms]].
+
 **Contract.** `x` is float32, float16 or bfloat16, any strides. All arithmetic is float32, and every step of it is
 defined to the bit: the same codes and scales come out on every device, for every block size. No epsilon is added:
 tensors of $10^{-30}$ are quantized as well as tensors of one. A group of zeros has the scale 1. A group with a
