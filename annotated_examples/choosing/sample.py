@@ -25,10 +25,9 @@ cache: once for the list, with top-p alone once more for the sum, and without ei
 list is 8 bytes a logit, of which few are used as a rule. Where nearly all logits are alike, it holds nearly all of
 them, and to search it takes longer than to search the row: it is read 16 times, once for each digit.
 
-**Where it falls behind.** One program has a row, so a few long rows leave most of the card idle. A single one of 151936
-takes [[bench: sample:top-p alone/1x151936/forward/ms]] with top-p alone, and PyTorch, which sorts it,
-[[bench: sample:top-p alone/1x151936/forward/eager.ms]]; 64 rows take
-[[bench: sample:top-p alone/64x151936/forward/ms]] and [[bench: sample:top-p alone/64x151936/forward/eager.ms]].
+**Where it falls behind.** One program has a row, so a few long rows leave most of the card idle. One of 151936 with
+top-p alone takes [[bench: sample:top-p alone/1x151936/forward/ms]], PyTorch's sort
+[[bench: sample:top-p alone/1x151936/forward/eager.ms]].
 
 **Contract.** Logits are float32, float16 or bfloat16, rows of up to 2¹⁸ along the last dimension, any strides; all
 arithmetic is float32. A larger logit comes first, of equal ones that with the lower index, and zeros of either sign are

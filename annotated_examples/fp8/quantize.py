@@ -2,9 +2,8 @@ r"""
 # Eight-bit floats: a code for each number, a scale for each group
 
 Tensor cores multiply eight-bit floats twice as fast as sixteen-bit ones, and half the bytes have to travel. But
-`float8_e4m3fn` has 253 numbers, from $2^{-9}$ to 448. Activations, weights and gradients lie elsewhere, so each
-*group* of elements is divided by a **scale** of its own first. It puts the group's largest magnitude at the largest
-code:
+`float8_e4m3fn` has 253 numbers, from $2^{-9}$ to 448. Activations, weights and gradients lie elsewhere, so each *group*
+of elements is first divided by a **scale** of its own, which puts the largest of them at the largest code:
 
 [[eq: F8-scale]]
 
@@ -12,26 +11,23 @@ $L$ is the largest code. Each element is multiplied by the reciprocal and rounde
 stands for is the code times the scale, [[tag: F8-decode]].
 
 How large should a group be? One outlier sets the scale of all of it, and small neighbours become zero. Four answers are
-in use: one scale for the whole **tensor**, one for each **row**, one for every **1x128** elements of a row, and one for
-each square of **128x128**.
+in use: one scale for the **tensor**, for each **row**, for **1x128** elements of a row, for a square of **128x128**.
 
 [[figure: fp8/granularity]]
 
-**What it costs.** In bfloat16, two bytes of an element are read and one is written: 3 bytes. That is so for rows, which
-are read a second time from the cache, and for both kinds of blocks. With one scale for the tensor all of it must have
-been seen before the first element can be rounded, so it is read twice: 5 bytes. *Delayed* scaling takes the scale of an
-earlier step, records the largest magnitude on the way, and is back at 3. Memory is the limit: 16384 rows of 8192, with
+**What it costs.** In bfloat16, 3 bytes for each element: two are read and one is written. (Rows are read a second time,
+from the cache.) With one scale for the tensor all of it must have been seen before the first element is rounded, so it
+is read twice: 5 bytes. *Delayed* scaling takes the scale of an earlier step, and is back at 3. 16384 rows of 8192, with
 a scale each, take [[bench: quantize/ladder/rows/forward_ms]], a copy [[bench: quantize/ladder/copy/forward_ms]].
 
-**Where it falls behind.** Rows whose length is no multiple of 8 can't be loaded 16 bytes at a time. With squares of 128
-x 128, 16384 x 4097 take [[bench: quantize:128x128/16384x4097/forward/ms]], and torch.compile takes
-[[bench: quantize:128x128/16384x4097/forward/torch.compile.ms]].
+**Where it falls behind.** Rows of no multiple of 8 aren't loaded 16 bytes at a time: with squares, torch.compile is
+ahead at 16384 x 4097.
 
-**Contract.** `x` is float32, float16 or bfloat16, any strides. All arithmetic is float32, and every step of it is
-defined to the bit: the same codes and scales come out on every device, for every block size. No epsilon is added:
-tensors of $10^{-30}$ are quantized as well as tensors of one. A group of zeros has the scale 1. A group with a
-NaN or an infinity becomes NaN, scale and codes, and no other group is touched. Forward only: rounding has no useful
-derivative, and [the derivation](../../backprop_math/fp8.md) says what is used instead.
+**Contract.** `x` is float32, float16 or bfloat16, any strides. All arithmetic is float32 and defined to the bit: the
+same codes and scales come out on every device. No epsilon is added: tensors of $10^{-30}$ are quantized as well as
+tensors of one. A group of zeros has the scale 1. A group with a NaN or an infinity becomes NaN, scale and codes, and no
+other group is touched. Forward only: rounding has no useful derivative, and
+[the derivation](../../backprop_math/fp8.md) says what is used instead.
 """
 
 if __name__ == "__main__":  # run as a script: make the repository importable
