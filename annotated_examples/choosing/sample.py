@@ -207,7 +207,7 @@ def search(
 # larger than the `k`-th largest of all. So what lies below it is out. The same holds for top-p: if those of them above
 # some key weigh enough, then so do all logits above it.
 #
-# They stand at the end of the room for the list, until the list itself is written.
+# They stand at the end of the list's room. `tl.debug_barrier` makes all threads wait until each has stored its own.
 @triton.jit
 def largest_of(row_ptr, list_ptr, V, BLOCK_V: tl.constexpr):
     # A comparison with NaN is false, so NaN is looked for separately.

@@ -146,9 +146,9 @@ def publish(word_ptr, total):
     tl.atomic_xchg(word_ptr, total.to(tl.uint32, bitcast=True).to(tl.int64) | 2**32, sem="relaxed")
 
 
-# And it waits for `count` others. A flag is never taken back, so words may be read until all of them have one. Their
-# sums are added up when all are there, always in the same order: the same call gives the same bits. It would not if a
-# program took what its neighbours happen to have finished.
+# And it waits for `count` others. A flag is never taken back, so words may be read until all of them have one.
+# `volatile` makes each read go to memory anew. The sums are added up when all are there, always in the same order: the
+# same call gives the same bits. It would not if a program took what its neighbours happen to have finished.
 @triton.jit
 def sum_of_words(words_ptr, count, GROUP: tl.constexpr):
     total = 0.0
