@@ -137,8 +137,11 @@ def wrong(ours, clean, small: list, large: list, exact: list, loose: bool, same_
         wanted = " or ".join(sorted({KINDS[kind] for kind in allowed[(slice(None), *place)].tolist()}))
         return f"{int(off.sum())} of {off.numel()}{hidden}, first {place}: {KINDS[got[place]]}, not {wanted}"
     untouched = torch.stack([bad == good for bad, good in zip(large, exact)]).all(0) & ~allowed.any(0)
-    rounding = 0.0 if same_bits else 2 * torch.finfo(clean.dtype).eps
-    moved = untouched & ((ours - clean).abs() > rounding * clean.abs().clamp_min(clean.abs().mean()))
+    if same_bits or not clean.is_floating_point():
+        moved = untouched & (ours != clean)
+    else:
+        rounding = 2 * torch.finfo(clean.dtype).eps
+        moved = untouched & ((ours - clean).abs() > rounding * clean.abs().clamp_min(clean.abs().mean()))
     if bool(moved.any()):
         place = tuple(moved.nonzero()[0].tolist())
         return (

@@ -191,3 +191,11 @@ def test_an_infinity_in_a_gradient_may_be_a_nan():
     found = [str(trial) for trial, _ in non_finite.walk(other, [squares], dict(x=x), torch.ones(3, 4), tried)]
     assert found == ["+inf in x at 5", "-inf in x at 5"]  # the result is NaN instead of +∞
     assert not list(non_finite.walk(other, [squares], dict(x=x), torch.ones(3, 4), tried, infinity_or_nan=True))
+
+
+def test_whole_numbers_are_compared_as_they_are():
+    """A sampler's tokens have no rounding: one that a bad number elsewhere moves is another token."""
+    clean = torch.tensor([3, 4])
+    compared = lambda ours: non_finite.wrong(ours, clean, [clean], [clean], [clean], False, same_bits=False)  # noqa: E731
+    assert compared(clean.clone()) is None
+    assert "first (1,): 5 instead of 4" in compared(torch.tensor([3, 5]))
