@@ -50,7 +50,6 @@ def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Resul
     cases = [found[page.path] for page in wanted if page.path in found]
     jobs += [partial(_kernels, each, project) for each in sorted(cases, key=len, reverse=True)]
     jobs += [partial(_equations, page) for page in wanted]
-    torch.func.jacrev(torch.sin)(torch.ones(()))  # imports PyTorch's compiler, which each process would do by itself
     # In processes: a crash takes nothing else with it.
     with counting("checking", len(jobs)) as done:
         for part in in_parallel(call, jobs, done):

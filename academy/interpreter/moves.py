@@ -222,8 +222,47 @@ def _data_of(value, kind: Kind):
     return number_of(value, kind) if type(value) in (int, float) else None
 
 
+def quick_to(thorough: Callable) -> Callable:
+    """`x.to(dtype)`. thorough: Triton's way."""
+
+    @functools.wraps(thorough)
+    def to(self, dtype, **options):
+        if options or type(dtype) is not tl.dtype:
+            return thorough(self, dtype, **options)
+        return interpreter.interpreter_semantic.cast(self, dtype)
+
+    return to
+
+
+def quick_extremum(function: Callable) -> Callable:
+    """`tl.minimum` and `tl.maximum` of integers. (What they make of a NaN is `academy.interpreter.arithmetic`'s.)"""
+
+    def quick(thorough: Callable) -> Callable:
+        @functools.wraps(thorough)
+        def extremum(x, y, **options):
+            if options or type(x) is not tl.tensor or x.dtype.name not in INTEGERS or x.type._kind is None:
+                return thorough(x, y, **options)
+            kind = x.type._kind
+            if type(y) is tl.tensor and y.dtype is x.dtype and y.type._kind is not None:
+                sizes, data = broadcast(kind.sizes, y.type._kind.sizes), y.handle.data
+            else:
+                whole = type(y) is int and x.dtype.name in ("int32", "int64")  # a number is an int32 here
+                sizes, data = kind.sizes, number_of(y, kind) if whole else None
+            if sizes is None or data is None:
+                return thorough(x, y, **options)
+            chosen = function(x.handle.data, data)
+            return kind_of(kind.dtype, sizes).tensor(chosen) if chosen.shape else thorough(x, y, **options)
+
+        return extremum
+
+    return quick
+
+
 #: Of `triton.language` -> its quick version.
 FUNCTIONS = {"load": quick_load, "store": quick_store, "arange": quick_arange, "full": quick_full, "where": quick_where}
+FUNCTIONS |= {"minimum": quick_extremum(np.minimum), "maximum": quick_extremum(np.maximum)}
+#: Of `triton.language.tensor` -> its quick version.
+METHODS = {"__getitem__": quick_index, "to": quick_to}
 
 
 def quicken_casts() -> None:

@@ -23,9 +23,21 @@ _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv":
 _COMPARISONS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 _COMPARISONS |= {"eq": np.equal, "ne": np.not_equal}
 _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-#: Of `tl.tensor` -> NumPy's function, which of the three tables has it, and whether the operands change places.
+
+
+def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Rounded towards zero, as the interpreter's builder does it."""
+    return (a - np.fmod(a, b)) // b
+
+
+_WHOLE: dict[str, Callable] = {"floordiv": _quotient, "mod": np.fmod}
+#: Of `tl.tensor` -> NumPy's function, which of the tables has it, and whether the operands change places.
 OPERATORS: dict[str, tuple[Callable, dict, bool]] = {
-    **{f"__{name}__": (table[name], table, False) for table in (_ARITHMETIC, _COMPARISONS, _BITS) for name in table},
+    **{
+        f"__{name}__": (table[name], table, False)
+        for table in (_ARITHMETIC, _COMPARISONS, _BITS, _WHOLE)
+        for name in table
+    },
     **{f"__r{name}__": (_ARITHMETIC[name], _ARITHMETIC, True) for name in _ARITHMETIC},
 }
 
@@ -39,6 +51,8 @@ def quick(name: str, thorough: Callable) -> Callable:
 
     @functools.wraps(thorough)
     def operator(self, other, **options):
+        if type(other) is tl.constexpr and type(other.value) in (int, float):
+            other = other.value
         if type(other) is tl.tensor and not swapped:
             kinds = self.type._kind, other.type._kind
             if kinds not in plans:
@@ -121,6 +135,8 @@ def broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...] 
 def _common(function: Callable, table: dict, left: tl.dtype, right: tl.dtype) -> tl.dtype | None:
     """The type that Triton promotes both to."""
     names = {left.name, right.name}
+    if table is _WHOLE and not names <= {"int32", "int64"}:
+        return None
     known = INTEGERS | {"int1"} if table is _BITS else INTEGERS | FLOATS
     if not names <= known or (function is np.divide and not names & {"fp32", "fp64"}):
         return None

@@ -24,9 +24,10 @@ def quicken() -> None:
     """
     original_patch, original_call = interpreter._patch_lang, interpreter.GridExecutor.__call__
     languages_of: dict[object, tuple[str, ...]] = {}
-    changes_for: dict[tuple[str, ...], list[tuple[object, str, object]]] = {}
+    changes_for: dict[tuple[str, ...], dict[object, dict[str, object]]] = {}
     never_restored: set[str] = set()
     running: list[set[str]] = []
+    nothing = interpreter._LangPatchScope()
 
     def languages(function) -> tuple[str, ...]:
         if function not in languages_of:
@@ -37,20 +38,19 @@ def quicken() -> None:
     def patch_lang(function):
         names = languages(function)
         if running and running[-1]:  # a helper: its launch has replaced everything but perhaps another module
-            if set(names) - running[-1] - never_restored:
-                never_restored.update(names)
-                return original_patch(function)
-            return interpreter._LangPatchScope()
+            if all(name in running[-1] or name in never_restored for name in names):
+                return nothing
+            never_restored.update(names)
+            return original_patch(function)
         if running:
             running[-1].update(names)
         if names not in changes_for:
-            scope = original_patch(function)
-            changes_for[names] = [(owner, name, vars(owner)[name]) for owner, name, _ in scope._changes]
+            scope, changes = original_patch(function), dict[object, dict[str, object]]()
+            for owner, name, _ in scope._changes:
+                changes.setdefault(owner, {})[name] = vars(owner)[name]
+            changes_for[names] = changes
             return scope
-        scope = interpreter._LangPatchScope()
-        for owner, name, value in changes_for[names]:
-            scope.set_attr(owner, name, value)
-        return scope
+        return _Replaced(changes_for[names])
 
     @functools.wraps(original_call)
     def launch(self, *args, **kwargs):
@@ -84,6 +84,32 @@ def quicken() -> None:
     _pass_tensors()
     _compare_quickly()
     _leave_arguments()
+    _check_sizes_quickly()
+
+
+_MISSING = object()
+
+
+class _Replaced:
+    """Attributes of modules and classes, replaced until `restore`: all of a module's at once."""
+
+    def __init__(self, changes: dict[object, dict[str, object]]):
+        self.before = []
+        for owner, values in changes.items():
+            own = vars(owner)
+            self.before.append((owner, {name: own.get(name, _MISSING) for name in values}))
+            self.put(owner, values)
+
+    def put(self, owner, values: dict[str, object]) -> None:
+        if inspect.ismodule(owner) and _MISSING not in values.values():
+            vars(owner).update(values)
+            return
+        for name, value in values.items():
+            setattr(owner, name, value) if value is not _MISSING else delattr(owner, name)
+
+    def restore(self) -> None:
+        while self.before:
+            self.put(*self.before.pop())
 
 
 def _file_line(rewriter) -> tuple[str, int]:
@@ -106,8 +132,8 @@ def _patch_attr(obj, name, member, builder, scope) -> None:
 
     if obj is tl.tensor and name in operators.OPERATORS:
         new_member = operators.quick(name, new_member)
-    elif obj is tl.tensor and name == "__getitem__":
-        new_member = moves.quick_index(new_member)
+    elif obj is tl.tensor and name in moves.METHODS:
+        new_member = moves.METHODS[name](new_member)
     elif obj in (tl, tl.core) and name in moves.FUNCTIONS:
         new_member = moves.FUNCTIONS[name](new_member)
     scope.set_attr(obj, name, new_member)
@@ -170,6 +196,19 @@ def _compare_quickly() -> None:
         return o if type(o) in plain else original(o)
 
     tl.core._unwrap_if_constexpr = unwrap
+
+
+def _check_sizes_quickly() -> None:
+    """Of the data of each handle: that no element is wider than its type says."""
+    owner = interpreter.TensorHandle
+    original = owner.__post_init__
+
+    @functools.wraps(original)
+    def check(self):
+        if type(self.dtype) is not tl.dtype or self.data.itemsize * 8 > max(self.dtype.primitive_bitwidth, 8):
+            original(self)
+
+    owner.__post_init__ = check
 
 
 def _or_the_same(original):

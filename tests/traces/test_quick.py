@@ -96,6 +96,42 @@ def test_casts():
         assert_alike(quick, own, value("fp32", (4,)), tl.float16, rounding)
 
 
+def test_casts_as_they_are_written():
+    for (source, target), sizes in itertools.product(itertools.product(DTYPES, NUMBERS), [(), (4,)]):
+        assert_alike(tl.tensor.to, value(source, sizes), DTYPES[target])
+        assert_alike(tl.tensor.to, value(source, sizes), tl.constexpr(DTYPES[target]))
+        assert_alike(tl.tensor.to, value(source, sizes), DTYPES[target], bitcast=True)
+    assert_alike(tl.tensor.to, value("fp32", (4,)), tl.float16, fp_downcast_rounding="rtz")
+    assert_alike(tl.tensor.to, value("fp32", (4,)), "fp16")
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+def test_smaller_and_larger(name):
+    quick = getattr(tl, name)
+    for left, right in itertools.product(DTYPES, DTYPES):
+        for a, b in PAIRS if left == right or {left, right} <= {"fp32", "int32", "int64"} else [((4,), (4,))]:
+            assert_alike(quick, value(left, a), value(right, b, seed=1))
+    for (dtype, number), sizes in itertools.product(itertools.product(DTYPES, PYTHON), [(), (4,)]):
+        assert_alike(quick, value(dtype, sizes), number)
+        assert_alike(quick, number, value(dtype, sizes))
+    for rule in (tl.PropagateNan.ALL, tl.PropagateNan.NONE):
+        assert_alike(quick, value("int32", (4,)), value("int32", (4,), seed=1), propagate_nan=rule)
+
+
+def test_a_handle_holds_no_wider_elements_than_its_type():
+    for dtype, data in [(tl.int1, np.zeros(2, np.int8)), (tl.int32, np.zeros(2, np.int8)), (tl.int8, np.zeros(2))]:
+        original = triton_interpreter.TensorHandle.__post_init__.__wrapped__
+        handle = object.__new__(triton_interpreter.TensorHandle)
+        handle.data, handle.dtype = data, dtype
+        refused = []
+        for check in (original, triton_interpreter.TensorHandle.__post_init__):
+            try:
+                check(handle)
+            except ValueError as error:
+                refused.append(str(error))
+        assert len(refused) == (2 if dtype is tl.int8 else 0) and len(set(refused)) <= 1
+
+
 @pytest.mark.parametrize(
     "slices", [np.s_[:, None], np.s_[None, :], np.s_[:, None, :], np.s_[None], np.s_[:], np.s_[1:]]
 )
@@ -178,3 +214,21 @@ def test_memory_of_arguments_is_not_copied(monkeypatch):
     monkeypatch.setattr(torch.UntypedStorage, "copy_", copied)
     double_kernel[(1,)](x[:2], scale=3.0, BLOCK=2)
     assert x.tolist() == [3.0, 3.0, 1.0, 1.0]
+
+
+@triton.jit
+def failing_kernel(x_ptr):
+    tl.store(x_ptr, tl.load(x_ptr) + undefined)  # noqa: F821
+
+
+def test_a_launch_leaves_the_language_as_it_was():
+    """Here, too, where another one seems to be under way; and when it fails."""
+    during = {owner: dict(vars(owner)) for owner in (tl, tl.core, tl.tensor)}
+    x = torch.ones(4)
+    double_kernel[(1,)](x, scale=3.0, BLOCK=4)
+    double_kernel[(1,)](x, scale=3.0, BLOCK=4)
+    with pytest.raises(triton_interpreter.InterpreterError):
+        failing_kernel[(1,)](x)
+    assert x.tolist() == [9.0] * 4
+    for owner, attributes in during.items():
+        assert dict(vars(owner)) == attributes

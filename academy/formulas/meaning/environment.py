@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._C import _functorch
 
+from academy.formulas.meaning.transforms import for_each
 from academy.formulas.reading.page import Step
 from academy.formulas.reading.tree import Equation, Loss, Node, Range, free_indices, mentioned
 
@@ -104,18 +104,7 @@ def everywhere(
         here = env.child(memo=env.memo, positions={**env.positions, names[0]: position})
         return everywhere(node, here, names[1:], rule)
 
-    return _for_each(at, *every_position(names[0], env))
-
-
-def _for_each(function: Callable[..., torch.Tensor], *positions: torch.Tensor) -> torch.Tensor:
-    """`torch.func.vmap(function)(*positions)`, which spends as long looking for tensors in trees of arguments."""
-    size = len(positions[0])
-    level = _functorch._vmap_increment_nesting(size, "error")
-    try:
-        value = function(*(_functorch._add_batch_dim(each, 0, level) for each in positions))
-        return _functorch._remove_batch_dim(value, level, size, 0)
-    finally:
-        _functorch._vmap_decrement_nesting()
+    return for_each(at, *every_position(names[0], env))
 
 
 def every_position(name: str, env: Environment) -> tuple[torch.Tensor, torch.Tensor]:

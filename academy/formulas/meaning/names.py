@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
 from academy.formulas.meaning import positions
 from academy.formulas.meaning.environment import Environment, evaluate, every_position, everywhere
+from academy.formulas.meaning.transforms import elementwise_slope, for_each
 from academy.formulas.meaning.values import DTYPE, number, together, wrong
 from academy.formulas.reading.tree import Equation, Node, free_indices, mentioned, nodes, pieces, whole_number
 
@@ -184,7 +186,7 @@ def _elementwise(lines: list[Equation], formal: str, order: int, x: torch.Tensor
         wrong("f' is for functions of one number", lines[0].sides[0])
     function = nth_derivative(of_number, order)
     for _ in x.shape:
-        function = torch.func.vmap(function)
+        function = partial(for_each, function)
     return function(x)
 
 
@@ -198,8 +200,8 @@ def bare(node: Node, env: Environment) -> torch.Tensor:
 
 
 def nth_derivative(function: Callable, order: int) -> Callable:
-    """Of an elementwise function, by forward-mode differentiation."""
+    """Of an elementwise function."""
     if order == 0:
         return function
     slope = nth_derivative(function, order - 1)
-    return lambda x: torch.func.jvp(slope, (x,), (torch.ones_like(x),))[1]
+    return lambda x: elementwise_slope(slope, x)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from academy.formulas.meaning.environment import Environment, evaluate, everywhere
+from academy.formulas.meaning.environment import Environment, evaluate, every_position, everywhere
+from academy.formulas.meaning.transforms import axis_as_batch, batch_level
 from academy.formulas.meaning.values import together, wrong
 from academy.formulas.reading.tree import Node, free_indices, whole_number
 
@@ -67,15 +68,39 @@ def take_all(value: torch.Tensor, indices: tuple[Node, ...], axis: int, node: No
     """Subscript the axes from `axis` on, which must be as many as there are indices."""
     if len(indices) != value.dim() - axis:
         wrong(f"{len(indices)} subscripts on something with {value.dim() - axis} axes", node)
-    for index in indices:
-        if index.op == "slice":
-            axis += 1
-            continue
-        _check_reach(index, value.shape[axis], env)
-        plain = index.op == "index"  # nearly always, and then known already
-        where = env.positions[index.args[0]][1] if plain else (position(index, env) - env.origin).reshape(1)
-        value = torch.index_select(value, axis, where).squeeze(axis)
+    subscripts = [(axis + at, index) for at, index in enumerate(indices) if index.op != "slice"]
+    for at, index in subscripts:
+        _check_reach(index, value.shape[at], env)
+    # An axis can become a batch while no inner batch is there: those of outer indices first, then.
+    left, batches = list(range(value.dim())), [_batch(index, env) for _, index in subscripts]
+    for batch, (at, index) in sorted(zip(batches, subscripts), key=lambda each: each[0]):
+        value = _taken(value, left.index(at), index, batch, env)
+        left.remove(at)
     return value
+
+
+def _batch(index: Node, env: Environment) -> int:
+    """The level of the batch of positions that a subscript with one index is evaluated for; -1: it has another form."""
+    names = {index.args[0]} if index.op == "index" else free_indices(index) if index.op == "affine" else ()
+    return batch_level(env.positions[[*names][0]][0]) if len(names) == 1 else -1
+
+
+def _taken(value: torch.Tensor, axis: int, index: Node, batch: int, env: Environment) -> torch.Tensor:
+    """One element along an axis, at the place where `index` is.
+
+    For a whole batch of places, all elements are taken at once, and their axis is the batch: the other way copies the
+    value for each of them.
+    """
+    if batch > batch_level(value):
+        name = index.args[0] if index.op == "index" else [*free_indices(index)][0]
+        every = env.child(positions={name: every_position(name, env)})
+        places = position(index, every) - env.origin
+        if index.op != "index" or len(places) != value.shape[axis]:
+            value = torch.index_select(value, axis, places)
+        return axis_as_batch(value, axis, batch)
+    plain = index.op == "index"  # nearly always, and then known already
+    where = env.positions[index.args[0]][1] if plain else (position(index, env) - env.origin).reshape(1)
+    return torch.index_select(value, axis, where).squeeze(axis)
 
 
 def _check_reach(node: Node, size: int, env: Environment) -> None:

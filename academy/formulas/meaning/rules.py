@@ -9,6 +9,7 @@ import torch
 
 from academy.formulas.meaning import names, positions
 from academy.formulas.meaning.environment import Environment, evaluate
+from academy.formulas.meaning.transforms import jacobian
 from academy.formulas.meaning.values import DTYPE, multiply, number, stacked, together, wrong
 from academy.formulas.reading.tree import Node, free_indices
 
@@ -120,16 +121,16 @@ def _derivative(node: Node, env: Environment) -> torch.Tensor:
         def at(x: torch.Tensor) -> torch.Tensor:
             return evaluate(operand, env.varied({**fixed, key: x}))
 
-        jacobian = torch.func.jacrev(at)(point)
+        slopes = jacobian(at, point)
         if whole:
-            env.memo[known] = jacobian
-    jacobian = env.memo[known] if whole else jacobian
-    rank = jacobian.dim() - point.dim()
+            env.memo[known] = slopes
+    slopes = env.memo[known] if whole else slopes
+    rank = slopes.dim() - point.dim()
     if variable.op == "idx":
-        return positions.take_all(jacobian, variable.args[1], rank, node, env)
+        return positions.take_all(slopes, variable.args[1], rank, node, env)
     if rank and not (rank == 1 and point.dim() <= 1):
         wrong("this derivative needs indices", node)
-    return jacobian
+    return slopes
 
 
 #: Kind of node -> its value.
