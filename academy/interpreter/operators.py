@@ -112,8 +112,8 @@ def _plan(function: Callable, table: dict, left: Kind | None, right: Kind | None
     if dtype is None:
         return None
     result = kind_of(tl.int1 if table is _COMPARISONS else dtype, sizes)
-    if left.dtype.name == right.dtype.name:
-        return function, result
+    if left.dtype.name == right.dtype.name or (dtype is tl.int64 and table is not _WHOLE):
+        return function, result  # of int32 and int64, NumPy makes the same
     wide = kind_of(dtype, ()).np_dtype
     return lambda a, b: function(a.astype(wide), b.astype(wide)), result
 
