@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -54,7 +55,7 @@ def kept(kind: str, key: list, make: Callable[[], object], keep: Callable[[objec
 def get(kind: str, key: list):
     """What is kept under this key; None if nothing is, or nothing that can be read."""
     with suppress(sqlite3.DatabaseError, ValueError, TypeError):
-        if found := _store(FILE).execute("SELECT value FROM kept WHERE name = ?", (_name(kind, key),)).fetchone():
+        if found := _store().execute("SELECT value FROM kept WHERE name = ?", (_name(kind, key),)).fetchone():
             return json.loads(found[0])
     return None
 
@@ -62,7 +63,7 @@ def get(kind: str, key: list):
 def put(kind: str, key: list, value: object) -> None:
     """Keep a value under this key, replacing any other."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    with suppress(sqlite3.DatabaseError), _store(FILE) as store:  # a full disk, another writer: it is made again
+    with suppress(sqlite3.DatabaseError), _store() as store:  # a full disk, another writer: it is made again
         store.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (_name(kind, key), text))
 
 
@@ -94,8 +95,13 @@ def _made_by(modules: tuple[str, ...], root: Path) -> str:
 _DISTRIBUTIONS = {"yaml": "PyYAML", "bs4": "beautifulsoup4", "quickjs": "quickjs-ng", "material": "mkdocs-material"}
 
 
+def _store() -> sqlite3.Connection:
+    return _connected(FILE, os.getpid())
+
+
 @cache
-def _store(file: Path) -> sqlite3.Connection:
+def _connected(file: Path, _process: int) -> sqlite3.Connection:
+    """A connection for each process: SQLite doesn't allow one to be carried across a fork."""
     for attempt in ("as it is", "begun anew", "in memory"):
         try:
             if attempt == "begun anew":

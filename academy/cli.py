@@ -101,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         help="check every equation, each kernel against its formulas, each quoted number against a run (no GPU needed)",
         description="Evaluate every equation in float64, compare every kernel with its printed formula on hostile "
         "inputs, compare the numbers quoted in comments with a recorded run, and hold the source against the guide "
-        '"Best practice". Of a kernel file of your own: the last. One line per failure, exit status 1.',
+        '"Best practice". Of a kernel file of your own: the last. What has passed is '
+        "looked at again only when something of it has changed. One line per failure, exit status 1.",
     )
     what = "derivations, kernels, pages, kernel files of your own (default: all of the project)"
     check.add_argument("files", nargs="*", type=Path, metavar="FILE", help=what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -11,7 +12,8 @@ from typing import Any
 
 import torch
 
-from academy.book import syntax
+from academy import cache
+from academy.book import imports, syntax
 from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import case_reader, citations, coverage, equations, kernels
@@ -21,11 +23,15 @@ from academy.formulas.reading.page import Page
 from academy.judge.process import in_parallel
 from academy.progress import counting
 
+KIND = "checked"
+
 
 def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Result]] = ()) -> Result:
     """Check `files`, or the whole project.
 
     beside: other checks, which go first in the same processes; what they find is in the result.
+
+    What has passed is not looked at again as long as nothing of it changes (`academy.cache`).
 
     Derivations: equations and kernels. Case files: the same for their derivation. Kernel files: the same for the
     derivations whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
@@ -47,9 +53,9 @@ def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Resul
     tags = {tag for page in pages for tag in page.tags()}
     # What takes longest goes first, so that all processes have work to the end.
     jobs: list[Callable[[], Result]] = [*beside, partial(citations.check, project, chosen, tags)]
-    cases = [found[page.path] for page in wanted if page.path in found]
-    jobs += [partial(_kernels, each, project) for each in sorted(cases, key=len, reverse=True)]
-    jobs += [partial(_equations, page) for page in wanted]
+    cases = [comparisons for page in wanted if (comparisons := found.get(page.path))]
+    jobs += [partial(_unless_known, _kernels, each, project) for each in sorted(cases, key=len, reverse=True)]
+    jobs += [partial(_unless_known, _equations, page, project) for page in wanted]
     # In processes: a crash takes nothing else with it.
     with counting("checking", len(jobs)) as done:
         for part in in_parallel(call, jobs, done):
@@ -97,7 +103,34 @@ def _touches(page: Page, found: dict, chosen: list[Path], project: Project) -> b
 
 
 # ---------------------------------------------------------------- one page, in a process of its own
-def _equations(page: Page) -> Result:
+def _unless_known(part: Callable[..., Result], what: Any, project: Project) -> Result:
+    """What a part finds, or that it found nothing wrong when all that decides it was the same."""
+    key = [part.__name__, *_decides(what, project)]
+    if (counts := cache.get(KIND, key)) is not None:
+        return Result(counts=Counter(counts))
+    result = part(what, project)
+    if not result.problems:
+        cache.put(KIND, key, dict(result.counts))
+    return result
+
+
+def _decides(what: Page | list[Comparison], project: Project) -> list:
+    """A page's text; of comparisons also the case file, and the kernels with all that they build on. The code that
+    compares and that those import, and what kernels run on."""
+    from academy.device import INTERPRET
+
+    page = what[0].page if isinstance(what, list) else what
+    files: list[Path] = []
+    if isinstance(what, list):
+        modules = dict.fromkeys(comparison.module for comparison in what)
+        files = syntax.built_on([what[0].path, *map(project.module_path, modules)], project.root)
+    texts = {str(project.shown(file)): file.read_text("utf-8") for file in files}
+    code = {name for text in texts.values() for name in imports.of_academy(text)}
+    machine = "interpreter" if INTERPRET else torch.cuda.get_device_name()
+    return [str(page.path), page.text, texts, cache.made_by(__name__, *sorted(code)), sys.version_info[:2], machine]
+
+
+def _equations(page: Page, _: Project) -> Result:
     torch.set_num_threads(1)
     return Result([error.problem for error in equations.problems(page)], Counter(page.summary()))
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from academy import cli
-from academy.book import syntax
-from academy.formulas import Page, PageError
-from academy.formulas.comparing import citations, coverage, equations
+from academy import cache, cli
+from academy.book import imports, syntax
+from academy.formulas import Page, PageError, verify
+from academy.formulas.comparing import citations, coverage, equations, kernels
 from academy.formulas.mutation import equations as mutants
 from academy.formulas.project import Project
 from academy.formulas.reading.tree import bound_indices, free_indices
@@ -163,6 +163,51 @@ def test_a_kernel_that_is_no_python(clone):
         assert status == 1 and f"annotated_examples/tutorials/vector_add.py:{line}:21: invalid syntax" in output, output
         assert "Traceback" not in output and output.split("\n")[-2].startswith("1 problem (")
     kernel.write_text(before, "utf-8")
+
+
+def test_what_has_passed_is_not_looked_at_again(tmp_path, monkeypatch):
+    """But what failed is, and so is everything once the cache is gone."""
+    looked_at = []
+    monkeypatch.setattr(cache, "FILE", tmp_path / "academy.sqlite")
+    monkeypatch.chdir(PROJECT.root)
+    monkeypatch.setattr(verify, "in_parallel", lambda function, jobs, done: [function(job) for job in jobs])
+    for module, name in ((equations, "problems"), (kernels, "run")):
+        original = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, _do=original, _n=name, **kw: looked_at.append(_n) or _do(*args, **kw)
+        )
+    page = [PROJECT.root / "backprop_math/vector_add.md"]
+    first = verify.run(page)
+    assert not first.problems and looked_at == ["run", "problems"]
+    assert verify.run(page) == first and looked_at == ["run", "problems"]
+    monkeypatch.setattr(cache, "FILE", tmp_path / "another.sqlite")
+    monkeypatch.setattr(kernels, "run", lambda comparison, *_, **__: [comparison.problem("wrong")])
+    for _ in range(2):
+        assert [problem.message for problem in verify.run(page).problems] == ["wrong"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["backprop_math/softmax.md", "cases/softmax.py", "annotated_examples/tutorials/softmax.py", "academy/launch.py"],
+)
+def test_a_change_of_what_a_comparison_is_made_of_is_looked_at(file, tmp_path, monkeypatch):
+    for folder in ("annotated_examples", "backprop_math", "cases", "academy"):
+        shutil.copytree(
+            PROJECT.root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "playground")
+        )
+    monkeypatch.setattr(cache, "ROOT", tmp_path)
+
+    def decides() -> list:
+        project = Project(tmp_path)
+        page = project.page(tmp_path / "backprop_math/softmax.md")
+        imports.made_of.cache_clear(), cache._made_by.cache_clear()
+        return verify._decides(verify.declared(project, [page])[0][page.path], project)
+
+    before = decides()
+    assert decides() == before
+    changed = tmp_path / file
+    changed.write_text(changed.read_text("utf-8") + "\n", "utf-8")
+    assert decides() != before
 
 
 def test_stale_results_are_told_of_the_whole_project_only(monkeypatch, capsys):

@@ -14,7 +14,7 @@ from academy.book import imports
 def file(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "FILE", tmp_path / "kept" / "academy.sqlite")
     yield tmp_path / "kept" / "academy.sqlite"
-    cache._store.cache_clear()
+    cache._connected.cache_clear()
 
 
 class Piece:
@@ -33,7 +33,7 @@ class Piece:
 
 def again() -> None:
     """Another process: the file is opened anew."""
-    cache._store.cache_clear()
+    cache._connected.cache_clear()
 
 
 def test_a_value_is_made_once():
@@ -73,7 +73,7 @@ def test_other_code_is_another_key(tmp_path, monkeypatch):
 def test_a_damaged_file_counts_as_missing(file, content):
     piece = Piece("x" * 50_000)
     piece()
-    cache._store(file).close()
+    cache._store().close()
     again()
     for other in file.parent.glob("*-*"):
         other.unlink()
@@ -85,7 +85,7 @@ def test_a_damaged_file_counts_as_missing(file, content):
 def test_a_value_that_is_no_json_is_made_again(file, content):
     piece = Piece({"x": 1})
     piece()
-    with cache._store(file) as store:
+    with cache._store() as store:
         store.execute("UPDATE kept SET value = ?", (content,))
     assert piece() == {"x": 1} and piece.made == 2
     again()
@@ -96,7 +96,7 @@ def test_a_file_that_another_process_has_locked_is_left_alone(file, monkeypatch)
     """It counts as missing: deleting it would take away what the other one keeps."""
     piece = Piece(1)
     piece(["before"])
-    cache._store(file).close()
+    cache._store().close()
     again()
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("PRAGMA journal_mode = DELETE")
@@ -128,7 +128,7 @@ def test_everything_is_made_where_nothing_can_be_written(file):
 def test_a_file_that_has_grown_too_large_is_begun_anew(file, monkeypatch):
     piece = Piece("x" * 10_000)
     piece()
-    cache._store(file).close()
+    cache._store().close()
     again()
     monkeypatch.setattr(cache, "MAX_BYTES", 5_000)
     piece()
