@@ -85,6 +85,7 @@ def quicken() -> None:
     _compare_quickly()
     _leave_arguments()
     _check_sizes_quickly()
+    interpreter.inspect = _Inspect()
 
 
 _MISSING = object()
@@ -170,6 +171,26 @@ def _leave_arguments() -> None:
             original_from(self, args, args_hst, kwargs, kwargs_hst)
 
     owner._init_args_hst, owner._restore_args_dev = to_host, from_host
+
+
+class _Inspect:
+    """The module `inspect`, but that what a function takes is found out once, and not twice for each launch."""
+
+    getfullargspec = staticmethod(functools.cache(inspect.getfullargspec))
+
+    def __getattr__(self, name: str):
+        return getattr(inspect, name)
+
+    def getcallargs(self, function, /, *positional, **named):
+        spec = self.getfullargspec(function)
+        given = dict(zip(spec.args, positional))
+        known = len(given) == len(positional) and named.keys().isdisjoint(given) and named.keys() <= set(spec.args)
+        if known and not (spec.varargs or spec.varkw or spec.kwonlyargs):
+            defaults = spec.defaults or ()
+            values = {**dict(zip(spec.args[len(spec.args) - len(defaults) :], defaults)), **given, **named}
+            if len(values) == len(spec.args):
+                return values
+        return inspect.getcallargs(function, *positional, **named)  # which says what is wrong
 
 
 def _is_plain(value) -> bool:

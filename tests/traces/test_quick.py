@@ -1,5 +1,6 @@
 """What the interpreter does in one step is what Triton's own many steps come to: bits, types, and errors."""
 
+import inspect
 import itertools
 import math
 
@@ -214,6 +215,23 @@ def test_memory_of_arguments_is_not_copied(monkeypatch):
     monkeypatch.setattr(torch.UntypedStorage, "copy_", copied)
     double_kernel[(1,)](x[:2], scale=3.0, BLOCK=2)
     assert x.tolist() == [3.0, 3.0, 1.0, 1.0]
+
+
+def plain(a, b, c=3, *, d=4):
+    pass
+
+
+@pytest.mark.parametrize("function", [lambda a, b=2: 0, lambda: 0, lambda a, *b: 0, lambda **a: 0, plain])
+@pytest.mark.parametrize("positional", [(), (1,), (1, 2), (1, 2, 3)])
+@pytest.mark.parametrize("named", [{}, {"b": 5}, {"a": 5}, {"d": 5}, {"a": 1, "b": 2}])
+def test_arguments_are_bound_as_python_binds_them(function, positional, named):
+    found = []
+    for bind in (triton_interpreter.inspect.getcallargs, inspect.getcallargs):
+        try:
+            found.append(bind(function, *positional, **named))
+        except TypeError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
 
 
 @triton.jit
