@@ -62,6 +62,11 @@ _ENVIRONMENTS = {"aligned": False, "gathered": False, "cases": True, "pmatrix": 
 _CLOSES = {"}": "{", r"\right": r"\left"}
 
 
+def bare(source: str) -> str:
+    """A formula without its tag and spaces, by which it is known again."""
+    return re.sub(r"\s+", "", TAG.sub("", source))
+
+
 def lex(source: str) -> tuple[list[Token], str | None]:
     """Tokens of a formula, and the text of its `\\tag` (None without one).
 

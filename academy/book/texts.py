@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,16 @@ def read(path: Path) -> str:
     """A file's text, read again only when its size or time has changed."""
     stat = path.stat()
     return _read(str(path), stat.st_mtime_ns, stat.st_size)
+
+
+def digest(path: Path) -> str:
+    """Of a file's text, for keys: much shorter than that."""
+    return _digest(read(path))
+
+
+@cache
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import logging
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from academy.book import front_matter
 from academy.book.problems import PageError
-from academy.book.tex import TAG
+from academy.book.tex import bare
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import case_reader, equations
 from academy.formulas.project import Project
@@ -82,10 +81,6 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
     return made
 
 
-def _bare(source: str) -> str:
-    return re.sub(r"\s+", "", TAG.sub("", source))
-
-
 def _calls(found: list[Checked]) -> list[tuple[str, str]]:
     """The calls compared with some formulas, each with the modules that it was made of: a lesson and its fast file."""
     modules: dict[str, dict[str, None]] = {}
@@ -95,21 +90,27 @@ def _calls(found: list[Checked]) -> list[tuple[str, str]]:
 
 
 # ---------------------------------------------------------------- on the page
-def mark(path: str, tex: str, tag: str | None) -> str:
-    """HTML: a quiet mark that opens to say what was checked about one display equation of a derivation.
+def marks(path: str) -> list[list]:
+    """[the formula (`academy.book.tex.bare`), its tag, HTML] for each display equation of a derivation that holds, else
+    nothing. The HTML is a quiet mark that opens to say what was checked."""
+    made, found = report(path), []
+    shown: dict[str, list[Checked]] = {}
+    for entry in made.checked if not made.problem else ():
+        shown.setdefault(bare(entry.step.block.source), []).append(entry)
+    for formula, entries in shown.items():
+        for tag in dict.fromkeys(entry.step.tag for entry in entries):
+            said = "; ".join(_said([entry for entry in entries if entry.step.tag in (None, tag)]))
+            mark = f'<details class="eq-check"><summary>checked</summary><p>{said}.</p></details>'
+            found.append([formula, tag, mark])
+    return found
 
-    For a page that doesn't hold, or an equation that the checker never saw, a warning is logged: a strict build fails.
-    """
-    made = report(path)
-    found = [
-        entry
-        for entry in made.checked
-        if _bare(entry.step.block.source) == _bare(tex) and entry.step.tag in (None, tag)
-    ]
-    if made.problem or not found:
-        log.warning(made.problem or f"{path}: the checker has not seen the equation {tex.strip()[:80]}")
-        return f'<span class="academy-problem">{"this page fails its check" if made.problem else "not checked"}</span>'
-    return f'<details class="eq-check"><summary>checked</summary><p>{"; ".join(_said(found))}.</p></details>'
+
+def unmarked(path: str, tex: str) -> str:
+    """HTML in the place of a mark, for a page that doesn't hold or an equation that the checker never saw. The warning
+    that is logged fails a strict build."""
+    problem = report(path).problem
+    log.warning(problem or f"{path}: the checker has not seen the equation {tex.strip()[:80]}")
+    return f'<span class="academy-problem">{"this page fails its check" if problem else "not checked"}</span>'
 
 
 def _said(found: list[Checked]) -> Iterator[str]:

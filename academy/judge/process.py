@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import math
 import multiprocessing
 import os
@@ -27,6 +26,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from academy import collecting
 from academy.judge.fences import Fences
 
 WORKERS = min(os.cpu_count() or 1, 8)
@@ -80,8 +80,7 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
 
 def _begin() -> None:
     leave_signals()
-    gc.freeze()  # what was there before the fork stays, so that no collection need look at it
-    gc.set_threshold(20_000, 20, 100)  # of millions of small objects, few are in cycles: looking took a tenth of it all
+    collecting.rarely()
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)

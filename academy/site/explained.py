@@ -211,7 +211,7 @@ class Reader:
         while start and (lines[start - 1].startswith("#") or not lines[start - 1]):
             start -= 1
         self.python("\n".join(lines[start : definition.end_lineno]) + "\n", file, start + 1)
-        for node in ast.walk(definition):  # what it needs of the same file
+        for node in syntax.walk(definition):  # what it needs of the same file
             if isinstance(node, ast.Name) and node.id in named:
                 self.helper(file, node.id)
 
@@ -263,9 +263,9 @@ def noted(text: str) -> Iterator[tuple[int, str]]:
 def uses(text: str) -> Iterator[tuple[int, str]]:
     """(line, what) of everything of Triton's in a text."""
     tree = syntax.tree(text)
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in syntax.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported = {alias.name for node in imports if (node.module or "").startswith("triton.") for alias in node.names}
-    for node in ast.walk(tree):
+    for node in syntax.walk(tree):
         line = getattr(node, "lineno", 0)
         if name := _dotted(node):
             yield line, name
@@ -277,7 +277,7 @@ def uses(text: str) -> Iterator[tuple[int, str]]:
             yield line, CONSTRUCTS[0].name
     for function in syntax.jitted_functions(text):
         for part in (function.args, *function.body):
-            for node in ast.walk(part):
+            for node in syntax.walk(part):
                 yield from ((getattr(node, "lineno", 0), c.name) for c in CONSTRUCTS[1:] if c.used(node))
 
 
@@ -308,11 +308,11 @@ def shared_functions(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
     """(line, (file, name)) where a text names a function of `annotated_examples.common`, or a table of them."""
     homes = {
         alias.asname or alias.name: ((node.module or "").replace(".", "/") + ".py", alias.name)
-        for node in ast.walk(syntax.tree(text))
+        for node in syntax.walk(syntax.tree(text))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("annotated_examples.common.")
         for alias in node.names
     }
-    for node in ast.walk(syntax.tree(text)):
+    for node in syntax.walk(syntax.tree(text)):
         if isinstance(node, ast.Name) and node.id in homes:
             yield node.lineno, homes[node.id]
 

@@ -266,7 +266,7 @@ class Lines(Preprocessor):
     # What other parts of the project say
 
     def verified(self, _: str) -> list[str]:
-        return project_parts.verified(self.index.home)
+        return project_parts.verified(self.index)
 
     def training(self, name: str) -> list[str]:
         return self.pieces(project_parts.training(name))

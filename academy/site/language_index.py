@@ -9,7 +9,7 @@ from pathlib import Path
 
 from academy.book import front_matter, layout
 from academy.book.texts import read
-from academy.site import explained
+from academy.site import explained, project_parts
 from academy.site.library import Library, Page
 from academy.site.page_facts import title
 
@@ -63,11 +63,17 @@ def unexplained(root: Path, docs: str = "docs") -> list[str]:
     return sorted(set(used(root, docs)) - known)
 
 
+def taught(index: Library) -> dict[str, str]:
+    """Name of the index -> the page of the path that teaches it."""
+    groups = entries(read(index.root / index.docs / PAGE))
+    return project_parts.taught(index, {name for group in groups.values() for name in group})
+
+
 def markdown(index: Library) -> list[str]:
     """The index, group by group: of what is explained, what is used."""
     users = used(index.root, index.docs)
     groups = entries(read(index.root / index.docs / PAGE))
-    taught = explained.taught(index.root, index.path.pages, {name for group in groups.values() for name in group})
+    lessons = taught(index)
     out: list[str] = []
     for group, found in groups.items():
         out += ["", f"## {group}", ""]
@@ -75,7 +81,7 @@ def markdown(index: Library) -> list[str]:
             if name not in users:
                 continue
             anchor = name.replace(".", "-").lower()
-            page = taught.get(name, "")
+            page = lessons.get(name, "")
             lesson = f"Taught in [{title(index, page)}](/{page})." if page else ""
             parts = [entry["does"], entry.get("mind", ""), lesson, _users(index, users.get(name, []))]
             out += [f"`{name}` {{ #{anchor} }}", f":   {' '.join(filter(None, parts))}", ""]

@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup, Tag
 from markdownify import ATX, MarkdownConverter
 from mkdocs.structure.nav import Section
 
-from academy.site import addresses
+from academy.site import addresses, beforehand
 from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
@@ -27,23 +27,25 @@ ANSWERS = {"tip", "success", "example"}
 
 @dataclass
 class Copies:
-    """The copies of all pages. `pages`: address -> the page's description, its Markdown."""
+    """The copies of all pages. `pages`: address -> the page's description, its content as HTML, what it is called, and
+    its own address on the web if it has one."""
 
-    pages: dict[str, tuple[str, str]] = field(default_factory=dict)
+    pages: dict[str, tuple[str, str, str, str]] = field(default_factory=dict)
 
     def add(self, page) -> None:
-        text = converted(page.content)
-        if not re.search(r"^# ", text, re.M):
-            text = f"# {page.meta.get('title') or page.title}\n\n{text}"
-        head = f"<!-- {page.canonical_url} -->\n\n" if page.canonical_url else ""
-        copy = f"{head}{addresses.without_dead_links(text.strip())}\n"
-        self.pages[page.url] = (page.meta.get("description") or "", copy)
+        about = page.meta.get("description") or "", page.content, page.meta.get("title") or page.title
+        self.pages[page.url] = (*about, page.canonical_url or "")
+        beforehand.ask("copy", page.content)
 
     def write(self, nav, config) -> None:
-        for url, (_, text) in self.pages.items():
+        for url, (_, content, title, address) in reversed(self.pages.items()):  # others have begun with the first ones
+            text = str(beforehand.answer("copy", content) or converted(content))
+            if not re.search(r"^# ", text, re.M):
+                text = f"# {title}\n\n{text}"
+            head = f"<!-- {address} -->\n\n" if address else ""
             path = Path(config.site_dir) / url / "index.md"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
+            path.write_text(f"{head}{addresses.without_dead_links(text.strip())}\n", "utf-8")
         (Path(config.site_dir) / "llms.txt").write_text(self.overview(nav, config), "utf-8")
 
     def overview(self, nav, config) -> str:

@@ -6,7 +6,6 @@ where a script needs Triton and that is not installed: its description stands th
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from markupsafe import Markup
 from academy import cache
 from academy.book import imports, layout, syntax
 from academy.book.directives import on_line, pattern
-from academy.book.texts import read
+from academy.book.texts import digest, read
 
 FOLDER = "docs/figures"
 KIND = "pictures"
@@ -76,10 +75,10 @@ def _key(root: Path, script: str) -> list:
         *sorted((root / layout.BENCHMARKS).rglob("*.json")),
     ]
     files += sorted((root / MODULES).glob("*.js"))
-    texts = [(path.relative_to(root).as_posix(), read(path)) for path in files if path.is_file()]
-    used = {module for name, text in texts if name.endswith(".py") for module in imports.of_academy(text)}
-    code = cache.made_by(*CODE, *sorted(used))
-    return [script, hashlib.sha256(json.dumps(texts).encode()).hexdigest(), code]
+    files = [path for path in files if path.is_file()]
+    used = {module for path in files if path.suffix == ".py" for module in imports.of_academy(read(path))}
+    named = [[path.relative_to(root).as_posix(), digest(path)] for path in files]
+    return [script, named, cache.made_by(*CODE, *sorted(used))]
 
 
 def _drawn(root: Path, scripts: list[str]) -> dict:

@@ -8,6 +8,7 @@
 - A page's title, description and "edit this page" come from the file that it shows.
 - A file with a syntax error ends the build with its place, before anything is made; so does a broken link.
 - A picture of every page for links to it (`social`), where the site's address is known.
+- What takes long begins in other processes (`beforehand`) before its page comes.
 - One style sheet (`stylesheet`), less work for the search (`search_text`), and, but for `mkdocs serve`, a copy of every
   page as Markdown (`markdown_copies`).
 """
@@ -24,15 +25,17 @@ from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
-from academy import vendored
+from academy import collecting, vendored
 from academy.book import layout, operations, syntax
 from academy.book.layout import ROOT
 from academy.book.learning_path import WAY_IN, kind
 from academy.book.splitter import split
 from academy.book.texts import read, summary
 from academy.playground import bundle as playground
+from academy.results import ladder as ladders
 from academy.site import (
     addresses,
+    beforehand,
     chapters,
     generated_pages,
     katex,
@@ -82,6 +85,14 @@ class AcademyPlugin(BasePlugin):
         """`mkdocs serve` is for looking at pages: their copies are left to `mkdocs build`."""
         self.copies = markdown_copies.Copies() if command != "serve" else None
         self.begins_to_serve = command == "serve"
+        collecting.rarely()
+        beforehand.begin()
+
+    def on_shutdown(self):
+        beforehand.end()
+
+    def on_build_error(self, *, error):
+        beforehand.end()
 
     def on_config(self, config):
         if self.begins_to_serve:
@@ -93,6 +104,7 @@ class AcademyPlugin(BasePlugin):
         config.mdx_configs.setdefault(EXTENSION, {})["index"] = self.library
         config.nav = generated_pages.completed(config.nav or [], self.library)
         link_places.library = self.library
+        self._ask()
         config.extra["playground_megabytes"] = playground.megabytes(ROOT)
         if not config.repo_url:
             config.edit_uri = None
@@ -103,6 +115,14 @@ class AcademyPlugin(BasePlugin):
         elif config.site_url:
             config.site_url = config.site_url.rstrip("/") + "/"  # mike adds the version without a slash
         return config
+
+    def _ask(self) -> None:
+        """What takes longest, about as pages need it: those that are written by hand come first."""
+        beforehand.ask("marks", *(page.source for page in self.library.shown("derivation")))
+        beforehand.ask("verified", self.library.docs)  # quick after these
+        beforehand.ask("taught", self.library.docs)
+        beforehand.ask("results", "", *(Path(page.source).stem for page in self.library.shown("benchmark")))
+        beforehand.ask("ladder", *ladders.names(ROOT))
 
     def on_pre_build(self, *, config):
         """Too much is made from a kernel file to go on without it. `mkdocs serve` waits until the file is fixed."""
@@ -243,6 +263,7 @@ class AcademyPlugin(BasePlugin):
                 path.write_bytes(picture)
         if self.copies:
             self.copies.write(self.nav, config)
+        beforehand.end()
 
 
 def _assets():

@@ -6,13 +6,17 @@ kept (`academy.cache`) under the text of all files that it is made from.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
 from academy.book import benchmarks, layout, syntax
 from academy.book.layout import ROOT
-from academy.book.texts import read
+from academy.book.tex import bare
+from academy.book.texts import digest
 from academy.cache import kept, made_by
+from academy.site import beforehand
+from academy.site.library import Library
 
 #: What makes each kind of part, besides this file: see `academy.cache.made_by`.
 RECORDER = ["academy.traces.page", "academy.traces.worker"]
@@ -57,26 +61,39 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
 
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
-    """What was checked about a display equation of a derivation, as HTML: `academy.formulas.reports.mark`."""
+    """What was checked about a display equation of a derivation, as HTML; where nothing was, a warning is logged."""
     if not (ROOT / path).is_file():
         return ""
-
-    def made() -> str:
+    beforehand.answer("marks", path)
+    found = {(each, of): mark for each, of, mark in marks(path)}
+    mark = found.get((bare(tex), tag)) or found.get((bare(tex), None))
+    if mark is None:
         from academy.formulas import reports
 
-        return reports.mark(path, tex, tag)
+        return reports.unmarked(path, tex)
+    return mark
 
-    return _kept("mark", [path, tex, tag], _checked([path]), CHECKER, made, keep=lambda _: _holds([path]))
+
+def marks(path: str) -> list[list]:
+    """What was checked about each display equation of a derivation: `academy.formulas.reports.marks`."""
+
+    def made() -> list[list]:
+        from academy.formulas import reports
+
+        return reports.marks(path)
+
+    return _kept("marks", [path], _checked([path]), CHECKER, made)
 
 
-def verified(home) -> list[str]:
-    """Markdown for the table of all that is verified: `academy.formulas.reports.table`. `home(tag)` gives a link."""
+def verified(library: Library) -> list[str]:
+    """Markdown for the table of all that is verified: `academy.formulas.reports.table`."""
+    beforehand.answer("verified", library.docs)
     pages = [path.relative_to(ROOT).as_posix() for path in layout.derivations(ROOT)]
 
     def made() -> list[str]:
         from academy.formulas import reports
 
-        return reports.table(home=home)
+        return reports.table(home=library.home)
 
     return _kept("verified", [], _checked(pages), CHECKER, made, keep=lambda _: _holds(pages))
 
@@ -92,6 +109,8 @@ def results(operation: str) -> list[str]:
     """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.results.tables.Html`)."""
     from academy.results import overview, pages
     from academy.results.tables import Html
+
+    beforehand.answer("results", operation)
 
     def made() -> list[list]:
         pieces = pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
@@ -111,6 +130,8 @@ def ladder(name: str) -> list[str]:
     from academy.results.tables import Html
     from academy.site import ladder_page
 
+    beforehand.answer("ladder", name)
+
     def made() -> list[list]:
         return [[isinstance(piece, Html), piece] for piece in ladder_page.pieces(name, ROOT)]
 
@@ -122,6 +143,21 @@ def ladder(name: str) -> list[str]:
     return [Html(piece) if finished else piece for finished, piece in found]
 
 
+def taught(library: Library, names: Iterable[str]) -> dict[str, str]:
+    """Name -> the page by which it was used and explained: `academy.site.explained.taught`."""
+    from academy.site import explained
+
+    beforehand.answer("taught", library.docs)
+    root, pages = library.root, library.path.pages
+
+    def made() -> dict[str, str]:
+        return explained.taught(root, pages, set(names))
+
+    kernels = sorted((root / layout.KERNELS).rglob("*.py"))
+    files = [*kernels, *layout.derivations(root), *layout.documents(root), *layout.exercises(ROOT)]
+    return _kept("taught", [pages, sorted(names)], files, ["academy.site.explained"], made)
+
+
 def training(name: str) -> list[str]:
     """What a script that trains models has committed: `academy.results.training.pieces`."""
     from academy.results import training
@@ -131,7 +167,7 @@ def training(name: str) -> list[str]:
 
 def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=bool):
     """What `make()` gives, made again when one of the files or the code has changed: see `academy.cache`."""
-    return kept(kind, [key, [read(file) for file in files], made_by(*code), read(Path(__file__))], make, keep)
+    return kept(kind, [key, [digest(file) for file in files], made_by(*code), digest(Path(__file__))], make, keep)
 
 
 def _built_on(*paths: str) -> list[Path]:

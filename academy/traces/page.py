@@ -193,21 +193,22 @@ def _static(path: Path, recording: Recording) -> str:
     shown = store.shorten(path)
     rows, seen = [], 0
     for step in steps:
+        if step.file != shown or not (step.values or step.accesses):
+            continue
+        seen += 1
+        if seen > _MAX_ROWS:
+            continue
         values = "".join(
             f"<li><code>{escape(name)}</code> {escape(brief(recording.value(number)))}</li>"
             for name, number in step.values.items()
         )
         values += "".join(f"<li>{escape(touched(recording, launch, access))}</li>" for access in step.accesses)
-        if not values or step.file != shown:
-            continue
-        seen += 1
-        if seen <= _MAX_ROWS:
-            where = "".join(f", iteration {iteration}" for _, iteration in step.loops[-1:])
-            line = code[step.line - 1].strip()
-            rows.append(
-                f'<tr><th scope="row"><a href="#L{step.line}">{step.line}</a>{where}</th>'
-                f"<td><code>{escape(line)}</code></td><td><ul>{values}</ul></td></tr>"
-            )
+        where = "".join(f", iteration {iteration}" for _, iteration in step.loops[-1:])
+        line = code[step.line - 1].strip()
+        rows.append(
+            f'<tr><th scope="row"><a href="#L{step.line}">{step.line}</a>{where}</th>'
+            f"<td><code>{escape(line)}</code></td><td><ul>{values}</ul></td></tr>"
+        )
     more = f"<p>… and {seen - _MAX_ROWS} more steps.</p>" if seen > _MAX_ROWS else ""
     grid = " × ".join(map(str, without_end(launch["grid"], 1)))
     return (

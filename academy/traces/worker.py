@@ -8,7 +8,6 @@ PIPE: number of the end of a pipe whose other end is held by the process that wa
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import json
 import os
@@ -19,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from academy import device, interpreter, misspelt
+from academy import collecting, device, interpreter, misspelt
 from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
 from academy.traces.observer import Launch, Observer, OutOfBounds
@@ -162,8 +161,7 @@ def _end_with(pipe: int) -> None:
 def main() -> None:
     threading.Thread(target=_end_with, args=[int(sys.argv[1])], daemon=True).start()
     torch.set_num_threads(1)
-    gc.freeze()  # what was imported stays
-    gc.set_threshold(20_000, 20, 100)  # of millions of small objects, few are in cycles
+    collecting.rarely()
     out = os.fdopen(os.dup(1), "w")  # results alone: what anything else prints goes to stderr
     os.dup2(2, 1)
     for job in json.load(sys.stdin):

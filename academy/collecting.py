@@ -1,0 +1,14 @@
+"""Python's collector of cycles, for processes that make millions of small objects."""
+
+from __future__ import annotations
+
+import gc
+
+
+def rarely() -> None:
+    """Collect less often: few of the objects are in cycles, and looking for those took a tenth of all time.
+
+    What is there now stays, so that no collection need look at it.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)

@@ -1,0 +1,147 @@
+"""What other processes make for a build: their answers are right, their end harms nobody, and none of them stays."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from academy.book.layout import ROOT
+from academy.site import beforehand, helper, markdown_copies, project_parts
+
+PAGE = "<h1>Title</h1><p>A <em>word</em>.</p>"
+#: Does the jobs `sleep` for as long as they say, and ends at `die`; answers with the job otherwise.
+STAND_IN = """
+import json, os, sys, time
+for line in sys.stdin:
+    kind, about = json.loads(line)
+    if kind == "die":
+        os._exit(3)
+    time.sleep(float(about) if kind == "sleep" else 0)
+    print(json.dumps([kind, about]), flush=True)
+"""
+
+
+@pytest.fixture
+def helpers(monkeypatch):
+    """One process that does as it is told."""
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        beforehand.subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", STAND_IN], **options)
+    )
+    beforehand.begin(1)
+    yield beforehand
+    beforehand.end()
+
+
+def begun(kind: str, about: str) -> None:
+    """Wait until the process works on this."""
+    while (kind, about) not in beforehand._helpers._begun:
+        time.sleep(0.01)
+
+
+def test_what_is_being_made_is_waited_for_and_what_is_not_begun_is_left_to_the_caller(helpers):
+    helpers.ask("sleep", "0.3", "30", "31")
+    begun("sleep", "0.3")
+    assert helpers.answer("sleep", "31") is None and helpers.answer("sleep", "never asked for") is None
+    assert helpers.answer("sleep", "0.3") == ["sleep", "0.3"]
+    begun("sleep", "30")
+    assert not helpers._helpers._waiting, "a job that the caller does is done twice"
+
+
+def test_a_process_that_ends_before_its_time_leaves_its_jobs_to_the_caller(helpers):
+    helpers.ask("die", "")
+    helpers.ask("echo", "after")
+    begun("die", "")
+    assert helpers.answer("die", "") is None and helpers.answer("echo", "after") is None
+
+
+def test_without_a_process_the_caller_makes_everything():
+    beforehand.begin(0)
+    beforehand.ask("copy", PAGE)
+    assert beforehand.answer("copy", PAGE) is None
+    beforehand.end()
+    assert beforehand.answer("copy", PAGE) is None
+
+
+@pytest.fixture(scope="module")
+def real():
+    beforehand.begin(1)
+    yield beforehand
+    beforehand.end()
+
+
+def test_a_copy_is_what_this_process_would_make(real):
+    real.ask("copy", PAGE)
+    begun("copy", PAGE)
+    assert real.answer("copy", PAGE) == markdown_copies.converted(PAGE) == "# Title\n\nA *word*."
+
+
+@pytest.mark.parametrize(("kind", "about"), [("marks", "backprop_math/vector_add.md"), ("results", "vector_add")])
+def test_what_is_kept_is_there_for_this_process(real, kind, about, monkeypatch):
+    real.ask(kind, about)
+    begun(kind, about)
+    real.answer(kind, about)
+    monkeypatch.setattr(project_parts, "kept", lambda name, key, make, keep: project_parts_kept(name, key))
+    assert getattr(project_parts, kind)(about)
+
+
+def project_parts_kept(name: str, key: list):
+    from academy import cache
+
+    found = cache.get(name, key)
+    assert found, "nothing is kept under this key"
+    return found
+
+
+def test_what_goes_wrong_there_is_no_answer(real):
+    real.ask("marks", "backprop_math/no_such_page.md")
+    begun("marks", "backprop_math/no_such_page.md")
+    assert real.answer("marks", "backprop_math/no_such_page.md") is None
+    real.ask("copy", "<p>next</p>")
+    begun("copy", "<p>next</p>")
+    assert real.answer("copy", "<p>next</p>") == "next"
+
+
+def test_every_kind_that_is_asked_for_is_known():
+    text = "".join(path.read_text("utf-8") for path in sorted((ROOT / "academy/site").glob("*.py")))
+    asked, answered = (set(re.findall(rf'beforehand\.{what}\("(\w+)"', text)) for what in ("ask", "answer"))
+    assert asked == answered == set(helper.MAKES)
+
+
+BUILD = """
+import sys, time
+from academy.site import beforehand
+beforehand.begin(1)
+beforehand.ask("verified", "docs")
+while not beforehand._helpers._begun:
+    time.sleep(0.01)
+print(beforehand._helpers._running[0].pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_stays_however_the_build_ends(how):
+    build = subprocess.Popen(
+        [sys.executable, "-c", BUILD], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    pid = int(build.stdout.readline())
+    assert lives(pid)
+    build.send_signal(how)
+    build.communicate(timeout=60)
+    started = time.monotonic()
+    while lives(pid):
+        assert time.monotonic() - started < 60, "it works on for nobody"
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
