@@ -21,7 +21,20 @@ os.environ["SITE_URL"] = "https://example.org/triton-academy/"
 os.environ["REPO_URL"] = "https://github.com/example/triton-academy"
 
 
+#: A build that takes longer hangs. A busy machine may need a multiple of the minutes that it takes alone.
+BUILD_SECONDS = 3600
+#: Fixtures that build the site.
+BUILT = {"site", "unpublished"}
 _building: list[subprocess.Popen] = []
+
+
+def pytest_collection_modifyitems(items):
+    """The limit of a test, `timeout` in pyproject.toml or its own, is for what it does itself: the build that it waits
+    for takes as long as the machine's other work lets it."""
+    for item in items:
+        if BUILT & set(getattr(item, "fixturenames", ())):
+            mark = item.get_closest_marker("timeout")
+            item.add_marker(pytest.mark.timeout(*(mark.args if mark else ()), func_only=True), append=False)
 
 
 def pytest_collection_finish(session):
@@ -65,8 +78,12 @@ def built(factory) -> Path:
                 command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
             _building.append(building)
-            errors = building.communicate()[1]
-            assert building.returncode == 0, errors
+            try:
+                errors = building.communicate(timeout=BUILD_SECONDS)[1]
+            except subprocess.TimeoutExpired:
+                building.kill()
+                errors = f"the build took longer than {BUILD_SECONDS} s"
+            assert building.wait() == 0, errors
             done.touch()
     return folder
 
