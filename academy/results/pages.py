@@ -259,7 +259,8 @@ def sentence(found: list[Pass]) -> str:
         if ratio < LEVEL
     ]
     if not behind:
-        return f"{text}. It is at least level with the best peer (within 1 %) in all {len(compared)} cases."
+        everywhere = {1: "the one case", 2: "both cases"}.get(len(compared), f"all {len(compared)} cases")
+        return f"{text}. It is at least level with the best peer (within 1 %) in {everywhere}."
     return (
         f"{text}. It is at least level with the best peer (within 1 %) in {len(compared) - len(behind)} of "
         f"{len(compared)} cases; it falls behind at {_listed(behind)}. The notes in the kernel's file say more."
@@ -390,7 +391,8 @@ def ladder_pieces(steps: dict, name: str, axes: Sequence[str] = ()) -> list[str]
         title = f"Ladder: ms{place}" if complete else f"Ladder, {fields[shown[0]]}: ms{place}"
         stem = name if complete else f"{name}-{fields[shown[0]].replace(' ', '-')}"
         drawn = plots.bars(stem, title, [rung["name"] for rung in some], series, "ms")
-        out += [figure(title, drawn, shape_in_words(shape, axes) if shape else ""), ""]
+        said = shape_in_words(shape, axes) if shape and len(axes) == len(shape) else ""  # not what the title has
+        out += [figure(title, drawn, said), ""]
     rows = [
         [rung["name"], _words(rung.get("what", "")), *(_rung_time(rung.get(k), steps.get(f"copy_{k}")) for k in fields)]
         for rung in rungs
@@ -416,6 +418,7 @@ def _notes(record: dict, level: str) -> list[str]:
         for provider, note in case["notes"].items():
             for kind, detail in note.items():
                 detail = ", ".join(detail) if isinstance(detail, list) else detail
+                detail = detail.partition(" Set TORCHDYNAMO_VERBOSE=")[0]  # advice for whoever ran it
                 by_case = kind in ("inaccurate", "failed")  # what was wrong differs from case to case
                 text = f"- {provider} {NOTES[kind] if by_case else NOTES[kind].format(detail)}"
                 said.setdefault(text, []).append(f"{_name(case)}: {detail}")

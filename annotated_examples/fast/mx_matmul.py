@@ -1,15 +1,15 @@
 r"""
 # A product with microscaled weights, fast
 
-Up to about fifty rows, the time should go into reading the weights: 36 MB of four bits instead of 134 MB of sixteen.
-In [the lesson](../mx/mx_matmul.py) it goes into decoding them. Each weight takes a dozen instructions, decoded numbers
-move from thread to thread on their way to the tensor cores, and with few tiles most of the card is idle. Here a weight
-takes three and a half instructions and stays in the thread that decoded it.
+Up to about fifty rows, the time should go into reading the weights. 8192 x 8192 of them are 36 MB in four bits, and
+134 MB in sixteen. In [the lesson](../mx/mx_matmul.py) the time goes into decoding them. Each weight takes a dozen
+instructions, decoded numbers move from thread to thread on their way to the tensor cores, and with few tiles most of
+the card is idle. Here a weight takes three and a half instructions and stays in the thread that decoded it.
 
 [[eq: MX-product]]
 
-With one row of 8192, and as many columns, that takes [[bench: mx_matmul/ladder/in order in each program/1_row_ms]], and
-cuBLAS, with the same weights in sixteen bits, [[bench: mx_matmul/ladder/cuBLAS/1_row_ms]]. With sixteen rows it is
+With as many weights and one row, that takes [[bench: mx_matmul/ladder/in order in each program/1_row_ms]], and
+cuBLAS, with the weights in sixteen bits, [[bench: mx_matmul/ladder/cuBLAS/1_row_ms]]. With sixteen rows it is
 [[bench: mx_matmul/ladder/in order in each program/16_rows_ms]] against [[bench: mx_matmul/ladder/cuBLAS/16_rows_ms]].
 All are times of a CUDA graph.
 
@@ -47,9 +47,9 @@ Doing without the second kernel didn't help. Where each warp of a program adds u
 left for it, and one row takes [[bench: mx_matmul/ladder/warps that share K/1_row_ms]]. Tiles of 64 and of 256 weights,
 and two to six programs for each multiprocessor, were slower or the same.
 
-**In a model** one product follows on another, and the time of a single graph's launch is no part of it. Eight calls in
-a row, each with weights of its own and one row, take [[bench: mx_matmul/ladder/eight calls in a row/1_row_ms]] each,
-and cuBLAS's [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/1_row_ms]]. With 16 rows these are
+**In a model** one product follows another, and only the first waits for the launch of the graph. Eight calls in a
+row, each with weights of its own and one row, take [[bench: mx_matmul/ladder/eight calls in a row/1_row_ms]] each, and
+cuBLAS's [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/1_row_ms]]. With 16 rows these are
 [[bench: mx_matmul/ladder/eight calls in a row/16_rows_ms]] and
 [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/16_rows_ms]], with 64
 [[bench: mx_matmul/ladder/eight calls in a row/64_rows_ms]] and

@@ -46,8 +46,8 @@ def tree():
         f"after adding the lane {2**k} places before: {', '.join(map(str, row))}" for k, row in enumerate(rounds[1:])
     )
     return Picture(
-        "Left, a scan of eight lanes. In each round every lane adds the one 1, 2, then 4 places before it; blue sums are "
-        "finished. Right, the same row in chunks of three: a chunk waits for one number only.",
+        "A scan of eight lanes: in each round every lane adds the one 1, 2, then 4 places before it; blue sums are finished. "
+        "And the same row in chunks of three: a chunk waits for one number only.",
         f"A scan of {', '.join(map(str, ROW))}: {shown}. In chunks of three the carries are "
         f"{', '.join(map(str, carried))}: each is the last sum of the chunk before.",
         [panel, waits],
@@ -98,8 +98,8 @@ def impulse():
     back.text(0, 150, "Each λ is what arrives here, and the next gate", "small")
     back.text(0, 168, "times the next λ: the gates come one place later.", "small")
     return Picture(
-        f"Left, a recurrence in two tiles of {tile} tokens; the bars are the kernel's. In each tile, what was there before decays "
-        "(amber), what is added decays too (blue), and their sum is the state. Right, the arrows of the gradient.",
+        f"A recurrence in two tiles of {tile} tokens; the bars are the kernel's. In each tile, what was there before decays "
+        "(amber), what is added decays too (blue), and their sum is the state. The arrows show the way of the gradient.",
         f"The state begins at 3 and every gate is {gate}. 4 is added at token 3 and 2 at token 10. It ends the first tile at "
         f"{whole[tile - 1]:.3g} and the second at {whole[-1]:.3g}, of which {old[-1]:.3g} come from the first. Beside it eight "
         "tokens with the gradients that arrive, and arrows from each λ to the one before, through the later token's gate.",
