@@ -526,8 +526,8 @@ def EXAMPLE():
     k, v = ((at * step % 7 - 3).half().view(1, 1, 136, 16) for step in (3, 5))
     q, do = ((at * step % 7 - 3).half().view(1, 1, 136, 16)[:, :, :40] for step in (1, 2))
     options = contract(q, k, v, False, 0.25, None, 0.0, None, True)
-    o, lse = flash_attention_reference(q.float(), k.float(), v.float(), scale=0.25, return_lse=True)
-    attention_backward(do, None, q, k, v, None, None, None, o.half(), lse, options, BLOCK_M=64)
+    o, lse = flash_attention_reference(q.double(), k.double(), v.double(), scale=0.25, return_lse=True)
+    attention_backward(do, None, q, k, v, None, None, None, o.half(), lse.float(), options, BLOCK_M=64)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ t.eq(x, y); t.ne(x, y); t.lt(x, y); t.le(x, y); t.gt(x, y); t.ge(x, y); t.bitwis
 t.bitwise_left_shift(i, 1); t.bitwise_right_shift(i, 1); t.square(x); t.floor(x); t.ceil(x); t.reciprocal(p); t.masked_fill(x, b, 0.0)
 x.view(4, 3); x.view(-1); x.view(2, 6).stride(); x.reshape(12); c.reshape(-1); x.flatten(); t.flatten(x); t.reshape(x, (2, 6)); x.view_as(x)
 x.t(); x.T; x.mT; x.transpose(0, 1); t.transpose(x, 0, 1); x.permute(1, 0); x.unsqueeze(0); t.unsqueeze(x, 2); x[:, :1].squeeze(1); t.squeeze(x[:1], 0)
+x.movedim(0, 1); x.movedim(1, 0).stride(); x.movedim(-1, 0); y.movedim(0, -1); x[None].movedim(1, -1); x.repeat(2, 1); y.repeat(2, 3); x.repeat(2, 1, 2); y.repeat(1)
+x.unsqueeze(0).stride(); y.unsqueeze(1).stride(); x[None].stride(); x[:, None].stride(); x[..., None].stride(); x[:1].stride(); x[:1].expand(1, 1, 4).stride(); c[None, :, None].stride()
 y.expand(3, 4); y.expand(3, -1).stride(); y.expand_as(x); x.chunk(2, 1); t.chunk(x, 2)[1]; x.split(2); t.split(x, [1, 3], 1)[1]; x.unbind()[1]
 x.narrow(1, 1, 2); x.select(0, 1); x[1]; x[1, 2]; x[:, 1:3]; x[::2]; x[None]; x[..., 0]; x[b]; x[t.tensor([2, 0])]; x[0, -1]; x[:, None].shape
 x.contiguous(); c.contiguous(); c.clone(); t.clone(x); x.expand(2, 3, 4).clone().stride(); c.exp().stride(); (c + 1).stride(); (c * c).stride(); c.is_contiguous()
@@ -92,7 +94,7 @@ x.softmax(-1).square().sum(); x.log_softmax(-1)[:, 0].sum(); x.logsumexp(1).sum(
 t.nn.functional.layer_norm(x, (4,), y, y).square().sum(); t.nn.functional.gelu(x).sum(); t.nn.functional.silu(x).sum(); x.bfloat16().float().sum()
 t.nn.functional.cross_entropy(x, t.tensor([1, 3, -100])); t.maximum(x, y).sum(); t.logaddexp(x, y).sum(); (x.detach() * x).sum(); x.clone().flip(0)[0].sum()
 t.addmm(y, x, m).square().sum(); x.chunk(2, 1)[1].sum(); x.split(2)[0].sum(); x.transpose(0, 1).contiguous().square().sum(); (-x).sum(); (1 - x).square().sum()
-t.nn.functional.pad(x, (1, 2)).square().sum(); x.repeat_interleave(2, 1).square().sum(); m.tril().sum(); x.roll(1, 0)[0].sum(); t.outer(y, y).sum(); x.max(1).values.sum()
+t.nn.functional.pad(x, (1, 2)).square().sum(); x.repeat_interleave(2, 1).square().sum(); m.tril().sum(); x.roll(1, 0)[0].sum(); x.repeat(2, 3).square()[1:].sum(); (x.movedim(0, 1) @ x).sum(); t.outer(y, y).sum(); x.max(1).values.sum()
 """
 GRADIENTS = [each.strip() for line in GRADIENTS.strip().splitlines() for each in line.split(";")]
 

@@ -232,7 +232,10 @@ class Tensor:
         size = self.dtype.itemsize
         data = self._storage.data
         at = array.__array_interface__["data"][0] - data.__array_interface__["data"][0] if self.numel() else 0
-        strides = [s // size for s in array.strides] if array.size else strides_of(array.shape)
+        strides = [s // size for s in array.strides] if array.size else [*strides_of(array.shape)]
+        for axis in reversed(range(len(strides))):  # a new axis of 1, which numpy gives the stride 0
+            if array.shape[axis] == 1 and strides[axis] == 0:
+                strides[axis] = array.shape[axis + 1] * strides[axis + 1] if axis + 1 < len(strides) else 1
         out = Tensor(self._storage, self.dtype, array.shape, strides, at // size if array.size else 0)
         return track(out, [self], lambda upstream: (pull(upstream),))
 
@@ -275,6 +278,18 @@ class Tensor:
         axes = list(range(self.dim()))
         axes[a], axes[b] = axes[b], axes[a]
         return self.permute(*axes)
+
+    def movedim(self, source, destination):
+        axes = list(range(self.dim()))
+        axes.insert(destination % self.dim(), axes.pop(source))
+        return self.permute(*axes)
+
+    def repeat(self, *sizes):
+        sizes = listed(sizes)
+        shape = [1] * (len(sizes) - self.dim()) + list(self.shape)
+        pairs = [each for pair in zip(sizes, shape) for each in pair]
+        apart = self.reshape([each for size in shape for each in (1, size)]).expand(pairs)
+        return apart.clone(memory_format=contiguous_format).reshape([n * size for n, size in zip(sizes, shape)])
 
     def t(self):
         return self.permute(*range(self.dim())[::-1])
