@@ -102,7 +102,9 @@ def strip(text: str) -> str:
 # In a browser
 
 
-@pytest.mark.parametrize("which", [one_of_each, pytest.param(pages, marks=pytest.mark.site_check)])
+@pytest.mark.parametrize(
+    "which", [one_of_each, pytest.param(pages, marks=[pytest.mark.site_check, pytest.mark.timeout(1800)])]
+)
 def test_pages_ask_nobody_else_throw_nothing_and_fit_a_phone(browser, address, site, which):
     for page in which(site):
         browser.requests.clear()

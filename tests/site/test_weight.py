@@ -38,7 +38,9 @@ def fetched(browser, url: str) -> set[str]:
     return {request.partition("#")[0] for request in browser.requests if request.startswith("http")}
 
 
-@pytest.mark.parametrize("which", [one_of_each, pytest.param(pages, marks=pytest.mark.site_check)])
+@pytest.mark.parametrize(
+    "which", [one_of_each, pytest.param(pages, marks=[pytest.mark.site_check, pytest.mark.timeout(1800)])]
+)
 def test_pages_are_light(browser, address, site, which):
     heavy, counted = {}, set()
     for page in which(site):
