@@ -170,7 +170,7 @@ def drawn(X):
     exponent = torch.frexp(v.abs().clamp(min=2.0**-6))[1] - 1
     step = torch.ldexp(torch.ones_like(v), exponent - 3).double()
     steps = v.abs().double() / step
-    words = dropout.random_words_reference(torch.tensor(SEED), torch.arange(X.numel()))[:, 0].view(X.shape)
+    words = dropout.random_words_reference(torch.tensor(SEED), torch.arange(X.numel()))[:, 0].view(X.shape).to(X.device)
     w = (words >> 12).double() / 2**20
     # Beyond the largest code there is none.
     k, f = steps.floor(), steps - steps.floor()

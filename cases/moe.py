@@ -17,7 +17,7 @@ def selected(choice, k=3):
     import torch
 
     order = torch.sort(choice, dim=1, descending=True, stable=True).indices[:, :k]
-    return torch.zeros(choice.shape, dtype=torch.float64).scatter(1, order, 1.0)
+    return torch.zeros(choice.shape, dtype=torch.float64, device=choice.device).scatter(1, order, 1.0)
 
 
 def largest(z):

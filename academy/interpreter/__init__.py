@@ -45,6 +45,7 @@ def install() -> None:
     interpreter._academy_repairs = True
     arithmetic.repair_arithmetic()
     casts.repair_casts()
+    arithmetic.repair_constants()
     arithmetic.repair_nan_rules()
     arithmetic.repair_min_and_max()
     reductions.repair_reductions()

@@ -100,6 +100,24 @@ def _vectorised_erf(original):
     return create_erf
 
 
+def repair_constants() -> None:
+    """`BLOCK - x` is a tensor, as the compiler takes it. Python asks the constant first, and its answer would be a
+    constant that holds a tensor, which not all versions take for a coordinate."""
+    reflected = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+    names = ["add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or", "xor", "lshift", "rshift", *reflected]
+    for name in names:
+        if hasattr(tl.tensor, f"__{reflected.get(name, 'r' + name)}__"):
+            setattr(tl.constexpr, f"__{name}__", _not_with_tensors(getattr(tl.constexpr, f"__{name}__")))
+
+
+def _not_with_tensors(operator):
+    @functools.wraps(operator)
+    def method(self, other):
+        return NotImplemented if type(other) is tl.tensor else operator(self, other)
+
+    return method
+
+
 def repair_nan_rules() -> None:
     builder = interpreter.InterpreterBuilder
 

@@ -43,6 +43,9 @@ def context() -> Any:
     """
     if not torch.cuda.is_available():
         return multiprocessing.get_context("fork")
+    # Importing `academy.device` asks whether there is a GPU. Once a process has asked the driver, none of its forks can
+    # use it; NVML may be asked.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(_PRELOADED)
     return server

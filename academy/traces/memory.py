@@ -32,7 +32,7 @@ class Backend(Protocol):
 def unwritten(data: np.ndarray | torch.Tensor) -> np.ndarray:
     """Where an array from fresh memory still holds what a backend put there, 0xFF in every byte."""
     if isinstance(data, torch.Tensor):
-        content, size = data.detach().reshape(-1).contiguous().view(torch.uint8).numpy(), data.element_size()
+        content, size = data.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy(), data.element_size()
     else:
         content, size = np.ascontiguousarray(data).view(np.uint8), data.itemsize
     return (content.reshape(*data.shape, size) == 0xFF).all(axis=-1)

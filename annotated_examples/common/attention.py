@@ -218,7 +218,7 @@ def varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
     longest = []
     for name, x, cu_seqlens, given in ("q", q, cu_seqlens_q, max_seqlen_q), ("k", k, cu_seqlens_k, max_seqlen_k):
         if given is not None:
-            checks.number(f"max_seqlen_{name}", given, at_least=0)
+            checks.whole_number(f"max_seqlen_{name}", given, at_least=0)
         if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
             check_offsets(f"cu_seqlens_{name}", cu_seqlens, x.shape[0], f"max_seqlen_{name}", given)
         longest.append(x.shape[0] if given is None else min(given, x.shape[0]))

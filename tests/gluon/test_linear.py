@@ -3,16 +3,21 @@
 # ruff: noqa: I001  academy.device must come before triton
 
 import random
+from dataclasses import replace
 
 from academy import device  # noqa: F401
 
 import pytest
+import triton
 from triton._C.libtriton import ir
 from triton._C.libtriton.gluon_ir import GluonOpBuilder
 from triton.experimental.gluon import language as gl
 
 from academy.gluon import layouts
 from academy.gluon.linear import Linear, NoLinearForm
+
+#: Since Triton 3.9 a thread has no second register for an element of a blocked layout that is larger than the tile.
+NONE_TWICE = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +60,8 @@ def test_linear_forms_are_the_compilers(builder):
         layout, shape = random_layout(draw)
         theirs = builder.to_linear_layout(layout._to_ir(builder), shape)
         ours = layouts.linear(layout, tuple(shape))
+        if NONE_TWICE and isinstance(layout, gl.BlockedLayout):
+            ours = replace(ours, registers=tuple(basis for basis in ours.registers if any(basis)))
         assert ours == layouts.linear(theirs, tuple(shape)), (layout, shape)
 
 

@@ -9,7 +9,7 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from academy import gluon
+from academy import device, gluon
 from academy.gluon import units
 from academy.gluon.rewriting import MODELLED
 
@@ -65,6 +65,7 @@ def test_a_seed_repeats_a_schedule():
     assert {event["kind"] for event in events(3)} >= {"expect", "wait", "go on", "read", "write", "fence", "end"}
 
 
+@pytest.mark.skipif(not device.INTERPRET, reason="with a GPU it is launched there")
 def test_a_launch_without_a_gpu_is_simulated():
     x = torch.ones(16, 64, dtype=torch.float16)
     y = torch.zeros_like(x)
@@ -200,6 +201,7 @@ def test_shared_memory_has_an_end_and_global_memory_too():
         gluon.simulate(kernels.two_partitions, (1,), torch.zeros(4), True)
 
 
+@pytest.mark.skipif(not device.INTERPRET, reason="with a GPU it is launched there")
 def test_what_the_simulator_lacks_is_said():
     with pytest.raises(gluon.NotModelled, match="no clusters"):
         kernels.stuck[(1,)](num_ctas=2)

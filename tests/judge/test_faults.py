@@ -16,6 +16,8 @@ from academy.judge.subject import of_functions
 from academy.judge.trials import GROUPS
 
 KERNELS = Path(__file__).with_name("kernels")
+#: A GPU is begun and a kernel compiled in each process.
+FEW = Limits(1 if device.INTERPRET else 20, 1024)
 interpreted = pytest.mark.skipif(not device.INTERPRET, reason="only the interpreter shows it")
 
 #: file, edit, group of trials that finds it, what it says
@@ -100,7 +102,7 @@ def test_it_survives(line, message, tmp_path):
     assert body in source
     path = tmp_path / "kernel.py"
     path.write_text(source.replace(body, "    if not x.requires_grad:\n" + textwrap.indent(line, "    ") + body))
-    report = Session(File(path), ["sizes"], 0, limits=Limits(1, 1024)).run()
+    report = Session(File(path), ["sizes"], 0, limits=FEW).run()
     assert report.complete and not report.right
     assert all(re.search(message, outcome.message) for outcome in report.wrong), str(report)
 
@@ -110,7 +112,7 @@ def test_the_first_call_may_be_the_end(tmp_path):
     path = tmp_path / "kernel.py"
     body = "    x, y = x.contiguous(), y.contiguous()\n"
     path.write_text((KERNELS / "scaled.py").read_text().replace(body, "    import ctypes\n    ctypes.string_at(8)\n"))
-    report = Session(File(path), ["sizes"], 0, limits=Limits(1, 1024)).run()
+    report = Session(File(path), ["sizes"], 0, limits=FEW).run()
     assert not report.broken and report.complete and report.judged[0].gradients == "unknown"
     assert {outcome.message for outcome in report.wrong} == {"the process died with SIGSEGV"}
 
