@@ -79,10 +79,8 @@ def test_only_what_is_returned_has_to_be_whole(kept, right, tmp_path):
 def test_without_its_fault_it_passes(file, tmp_path):
     report = judged(tmp_path, (KERNELS / f"{file}.py").read_text(), mutants=4)
     assert report.right, str(report)
-    assert {outcome.trial.group for one in report.judged for outcome in one.outcomes} >= set(GROUPS) - {
-        "options",
-        "offsets",
-    }
+    others = {"options", "offsets"} | (set() if device.INTERPRET else {"lanes", "programs"})
+    assert {outcome.trial.group for one in report.judged for outcome in one.outcomes} >= set(GROUPS) - others
     assert len(report.mutants) == 4
 
 
@@ -91,8 +89,9 @@ DEATHS = {
     "endless loop": ("    while x.numel() == 5:\n        pass\n", "stopped after"),
     "end of the process": ("    import os\n    os._exit(0)\n", "ended the process itself, with exit status 0"),
     "sys.exit": ("    import sys\n    sys.exit(3)\n", "ended with SystemExit: 3"),
-    "memory": ("    torch.zeros(1 << 32)\n", "alloc"),
 }
+if device.INTERPRET:  # the driver of a GPU reserves terabytes of addresses, so there is no limit where there is one
+    DEATHS["memory"] = ("    torch.zeros(1 << 32)\n", "alloc")
 
 
 @pytest.mark.parametrize("line, message", DEATHS.values(), ids=DEATHS)
