@@ -12,9 +12,11 @@ from __future__ import annotations
 import gzip
 import json
 import zipfile
+from base64 import b64decode, b64encode
 from functools import lru_cache
 from pathlib import Path
 
+from academy import cache
 from academy.book.layout import ROOT
 from academy.playground.vendor import FOLDER as VENDOR
 from academy.playground.vendor import zipped
@@ -94,9 +96,14 @@ def academy(root: Path) -> bytes:
 def _vendored(path: Path) -> bytes:
     if path.suffix != ".zip":
         return path.read_bytes()
-    with zipfile.ZipFile(path) as file:
-        entries = {name: file.read(name) for name in file.namelist()}
-    return gzip.compress(zipped(entries, zipfile.ZIP_STORED), 9, mtime=0)
+
+    def made() -> str:
+        with zipfile.ZipFile(path) as file:
+            entries = {name: file.read(name) for name in file.namelist()}
+        return b64encode(gzip.compress(zipped(entries, zipfile.ZIP_STORED), 9, mtime=0)).decode()
+
+    key = [path.name, sha256(path.read_bytes()), cache.made_by("academy.playground.bundle")]
+    return b64decode(cache.kept("packed", key, made))
 
 
 @lru_cache(maxsize=2)

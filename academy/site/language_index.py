@@ -7,7 +7,7 @@ import ast
 from functools import lru_cache
 from pathlib import Path
 
-from academy.book import front_matter, layout
+from academy.book import front_matter, layout, syntax
 from academy.book.texts import read
 from academy.site import explained, project_parts
 from academy.site.library import Library, Page
@@ -31,7 +31,7 @@ def entries(text: str) -> dict[str, dict[str, dict[str, str]]]:
 def names(text: str) -> set[str]:
     """What a file uses of the language, as `tl.dot`. All dtypes but int64 go by the name of float32."""
     found = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in syntax.walk(syntax.tree(text)):
         if isinstance(node, ast.Name) and node.id in IMPORTED:
             found.add(node.id)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:

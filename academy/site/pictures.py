@@ -64,8 +64,26 @@ def found(root: Path, key: str) -> dict | None:
     return drawn.get(key)
 
 
+#: Keys of the build that runs: its pages ask hundreds of times, and hundreds of files are looked at for each key.
+_keys: dict[tuple[Path, str], list] | None = None
+
+
+def build(runs: bool) -> None:
+    """A build of the site begins or has ended: within one, what pictures depend on doesn't change."""
+    global _keys
+    _keys = {} if runs else None
+
+
 def _key(root: Path, script: str) -> list:
-    """What a script's pictures depend on."""
+    if _keys is None:
+        return _depends_on(root, script)
+    if (root, script) not in _keys:
+        _keys[root, script] = _depends_on(root, script)
+    return _keys[root, script]
+
+
+def _depends_on(root: Path, script: str) -> list:
+    """What a script's pictures are made from."""
     files = sorted((root / FOLDER).glob("[!_]*.py"))
     files = [path for path in files if path.stem == script or "\n@picture\n" not in read(path)]
     for path in files:  # grows while it is walked

@@ -40,6 +40,7 @@ from academy.site import (
     generated_pages,
     katex,
     markdown_copies,
+    pictures,
     playground_page,
     project_parts,
     search_text,
@@ -92,7 +93,11 @@ class AcademyPlugin(BasePlugin):
         beforehand.end()
 
     def on_build_error(self, *, error):
+        self._ended()
+
+    def _ended(self) -> None:
         beforehand.end()
+        pictures.build(runs=False)
 
     def on_config(self, config):
         if self.begins_to_serve:
@@ -104,6 +109,7 @@ class AcademyPlugin(BasePlugin):
         config.mdx_configs.setdefault(EXTENSION, {})["index"] = self.library
         config.nav = generated_pages.completed(config.nav or [], self.library)
         link_places.library = self.library
+        pictures.build(runs=True)
         self._ask()
         config.extra["playground_megabytes"] = playground.megabytes(ROOT)
         if not config.repo_url:
@@ -263,7 +269,7 @@ class AcademyPlugin(BasePlugin):
                 path.write_bytes(picture)
         if self.copies:
             self.copies.write(self.nav, config)
-        beforehand.end()
+        self._ended()
 
 
 def _assets():
