@@ -40,7 +40,7 @@ def walk(q, k, v):
 # %% checks
 PAGE = "learn/without_a_cache.py"
 KIND = "fill in"
-ORDER = 1
+ORDER = 2
 HINTS = (
     "q · k times v, summed over all earlier tokens: what of that doesn't depend on the query?",
     "The outer product of a key and its value is `k[:, None] * v[None, :]`. Add it up.",
