@@ -621,7 +621,7 @@ def test_errors(module, changes, error, message):
         (dict(cu_seqlens_q=torch.zeros(3).int()), ValueError, "cu_seqlens_k must have the shape of cu_seqlens_q"),
         (dict(cu_seqlens_q=torch.zeros(0).int(), cu_seqlens_k=torch.zeros(0).int()), ValueError, "at least one element"),
         (dict(max_seqlen_q=-1), ValueError, "max_seqlen_q must be at least 0"),
-        (dict(max_seqlen_k="9"), TypeError, "max_seqlen_k must be a number"),
+        (dict(max_seqlen_k="9"), TypeError, "max_seqlen_k must be an int"),
     ],
     ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
 )  # fmt: skip
