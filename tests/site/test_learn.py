@@ -1,10 +1,11 @@
-"""The chapters as pages: executed, set like every other page, and there as notebooks that run elsewhere."""
+"""The chapters as pages: executed, set like every other page, light, and there as notebooks that run elsewhere."""
 
+import gzip
 import html
 import json
 import re
 from pathlib import Path
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 from mkdocs.config import load_config
@@ -14,6 +15,9 @@ from academy.site import chapters
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = sorted(path.stem for path in (ROOT / "docs/learn").glob("*.py"))
+#: The most that a chapter may weigh, with all that its page loads, in bytes as they are sent. The index of the search
+#: is left out: it is the whole site's, and any page fetches it, in the background.
+LIMIT = 250_000
 
 
 def text(site, chapter):
@@ -48,13 +52,20 @@ def test_the_picture_of_l2_reuse_is_on_its_page(site):
 @pytest.mark.site_check
 @pytest.mark.usefixtures("executed")
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_asks_no_other_host(site, browser, address, chapter):
+def test_a_chapter_asks_no_other_host_and_is_light(site, browser, address, chapter):
     browser.call("Network.setCacheDisabled", cacheDisabled=True)
     browser.requests.clear()
     browser.open(urljoin(address, f"learn/{chapter}/"))
     requests = {url.partition("#")[0] for url in browser.requests if not url.startswith("data:")}
     browser.call("Network.setCacheDisabled", cacheDisabled=False)
     assert all(url.startswith(address) for url in requests), requests
+    files = [site / urlsplit(url).path.lstrip("/") for url in requests if not url.endswith("/search_index.json")]
+    sizes = {path: len(gzip.compress(read(path))) for path in files}
+    assert sum(sizes.values()) < LIMIT, sorted(sizes.items(), key=lambda item: -item[1])[:5]
+
+
+def read(path):
+    return (path / "index.html" if path.is_dir() else path).read_bytes()
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
