@@ -81,8 +81,8 @@ def take_all(value: torch.Tensor, indices: tuple[Node, ...], axis: int, node: No
 
 def _batch(index: Node, env: Environment) -> int:
     """The level of the batch of positions that a subscript with one index is evaluated for; -1: it has another form."""
-    names = {index.args[0]} if index.op == "index" else free_indices(index) if index.op == "affine" else ()
-    return batch_level(env.positions[[*names][0]][0]) if len(names) == 1 else -1
+    names = [*free_indices(index)] if index.op in ("index", "affine") else []
+    return batch_level(env.positions[names[0]][0]) if len(names) == 1 else -1
 
 
 def _taken(value: torch.Tensor, axis: int, index: Node, batch: int, env: Environment) -> torch.Tensor:
@@ -92,7 +92,7 @@ def _taken(value: torch.Tensor, axis: int, index: Node, batch: int, env: Environ
     value for each of them.
     """
     if batch > batch_level(value):
-        name = index.args[0] if index.op == "index" else [*free_indices(index)][0]
+        (name,) = free_indices(index)
         every = env.child(positions={name: every_position(name, env)})
         places = position(index, every) - env.origin
         if index.op != "index" or len(places) != value.shape[axis]:
