@@ -16,10 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from pathlib import Path
-
-from academy.book import imports
 
 ROOT = Path(__file__).resolve().parents[1]
 #: A file that has grown beyond this is emptied.
@@ -41,7 +38,8 @@ FILE = place()
 def kept(kind: str, key: list, make: Callable[[], object], keep: Callable[[object], object] = bool):
     """What `make()` returns, a value that JSON can hold, computed once for each key.
 
-    key: JSON too, with everything that `make` uses; for code, use `made_by`. A value that `keep` rejects is not kept,
+    key: JSON too, with everything that `make` uses; for code, use
+        `academy.imports.made_by`. A value that `keep` rejects is not kept,
     so that a `make` that warns will warn again the next time.
     """
     found = get(kind, key)
@@ -69,30 +67,6 @@ def put(kind: str, key: list, value: object) -> None:
 
 def _name(kind: str, key: list) -> bytes:
     return hashlib.sha256(json.dumps([kind, key]).encode()).digest()
-
-
-def made_by(*modules: str, root: Path | None = None) -> str:
-    """A digest of code, for a key: of these modules of `academy` and all that they import, and of the versions of the
-    packages from elsewhere that those use. `package:numpy` is a package that they use in another process.
-    """
-    return _made_by(modules, root or ROOT)
-
-
-@cache
-def _made_by(modules: tuple[str, ...], root: Path) -> str:
-    named = {module.removeprefix("package:") for module in modules if module.startswith("package:")}
-    files, outside = imports.made_of(tuple(module for module in modules if not module.startswith("package:")), root)
-    found = hashlib.sha256()
-    for file in files:
-        found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    for package in sorted({*named, *outside}):
-        with suppress(metadata.PackageNotFoundError):
-            found.update(f"{package} {metadata.version(_DISTRIBUTIONS.get(package, package))}".encode())
-    return found.hexdigest()
-
-
-#: Packages that are installed under another name than they are imported by.
-_DISTRIBUTIONS = {"yaml": "PyYAML", "bs4": "beautifulsoup4", "quickjs": "quickjs-ng", "material": "mkdocs-material"}
 
 
 def _store() -> sqlite3.Connection:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 
 
-def rarely() -> None:
+def rarely(objects: int = 20_000) -> None:
     """Collect less often: few of the objects are in cycles, and looking for those took a tenth of all time.
 
     What is there now stays, so that no collection need look at it.
+
+    Args:
+        objects: how many new ones a collection waits for.
     """
     gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
+    gc.set_threshold(objects, 20, 100)

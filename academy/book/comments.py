@@ -1,9 +1,10 @@
-"""The comments and docstrings of a Python text: the one place where comments are looked for."""
+"""The comments, docstrings and names of a Python text: what its tokens say that its syntax tree doesn't."""
 
 from __future__ import annotations
 
 import re
 import tokenize
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,17 +37,29 @@ class Comment:
         return re.sub(r"^#:? ?", "", self.text).rstrip()
 
 
-@lru_cache(maxsize=256)
 def comments(text: str) -> tuple[Comment, ...]:
     """The comments of a text, in order."""
-    found, depth = [], 0
+    return _read(text)[0]
+
+
+def names(text: str) -> Counter[str]:
+    """How often each name stands in the code of a text. Not to be changed."""
+    return _read(text)[1]
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> tuple[tuple[Comment, ...], Counter[str]]:
+    """Both in one walk: the tokenizer takes longer than all that is done with its tokens."""
+    found, names, depth = [], Counter[str](), 0
     for token in syntax.tokens(text):
         if token.type == tokenize.OP:
             depth += (token.string in "([{") - (token.string in ")]}")
+        elif token.type == tokenize.NAME:
+            names[token.string] += 1
         elif token.type == tokenize.COMMENT:
             line, column = token.start
             found.append(Comment(line, column, token.string, not token.line[:column].strip(), depth > 0))
-    return tuple(found)
+    return tuple(found), names
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ from academy.book.problems import Problem
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)  # a build of the site asks for about 450 texts, most of them twice
 def tree(text: str) -> ast.Module:
     """The parsed text, which may begin with a byte order mark. Callers share it and must not change it. Raises
     SyntaxError."""
@@ -150,10 +150,9 @@ def _imports(text: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith(f"{layout.KERNELS}.")]
 
 
-@lru_cache(maxsize=64)
-def tokens(text: str) -> tuple[tokenize.TokenInfo, ...]:
-    """The tokens of a text: the one walk of the tokenizer that comments are found with."""
-    return tuple(tokenize.generate_tokens(io.StringIO(text).readline))
+def tokens(text: str) -> Iterator[tokenize.TokenInfo]:
+    """The tokens of a text."""
+    return tokenize.generate_tokens(io.StringIO(text).readline)
 
 
 class Places:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from academy import cache
+from academy import cache, imports
 from academy.book.layout import ROOT
 
 KIND = "compiled"
@@ -86,7 +86,7 @@ def ask(job: dict, key: list | None = None, seconds: float = SECONDS) -> dict:
     """
     if key is None:
         return _ask(job, seconds)
-    key = [cache.made_by(*_MACHINERY), sys.version_info[:2], *key]
+    key = [imports.made_by(*_MACHINERY), sys.version_info[:2], *key]
     return cache.kept(KIND, key, lambda: _ask(job, seconds), keep=_is_whole)
 
 

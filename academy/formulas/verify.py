@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from academy import cache
-from academy.book import imports, syntax
+from academy import cache, imports
+from academy.book import syntax
 from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import case_reader, citations, coverage, equations, kernels
@@ -127,7 +127,7 @@ def _decides(what: Page | list[Comparison], project: Project) -> list:
     texts = {str(project.shown(file)): file.read_text("utf-8") for file in files}
     code = {name for text in texts.values() for name in imports.of_academy(text)}
     machine = "interpreter" if INTERPRET else torch.cuda.get_device_name()
-    return [str(page.path), page.text, texts, cache.made_by(__name__, *sorted(code)), sys.version_info[:2], machine]
+    return [str(page.path), page.text, texts, imports.made_by(__name__, *sorted(code)), sys.version_info[:2], machine]
 
 
 def _equations(page: Page, _: Project) -> Result:

@@ -13,10 +13,11 @@ import gzip
 import json
 import zipfile
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from academy import cache
+from academy import cache, imports
 from academy.book.layout import ROOT
 from academy.playground.vendor import FOLDER as VENDOR
 from academy.playground.vendor import zipped
@@ -61,7 +62,7 @@ def published(root: Path = ROOT) -> dict[str, bytes]:
     for name, content in files.items():
         packed = ".gz" if name in _INFLATED else ""
         stem, _, suffix = name.rpartition(".")
-        digests[name] = sha256(gzip.decompress(content) if packed else content)
+        digests[name] = _digest(content, bool(packed))
         placed[name] = f"runtime/{stem}.{digests[name][:32]}.{suffix}{packed}"
     listed = {
         name: {"place": place, "bytes": len(files[name]), "sha256": digests[name]} for name, place in placed.items()
@@ -93,17 +94,20 @@ def academy(root: Path) -> bytes:
 
 
 @lru_cache(maxsize=8)
+def _digest(content: bytes, is_packed: bool) -> str:
+    return sha256(gzip.decompress(content) if is_packed else content)
+
+
+@lru_cache(maxsize=8)
 def _vendored(path: Path) -> bytes:
     if path.suffix != ".zip":
         return path.read_bytes()
 
-    def made() -> str:
+    def entries() -> bytes:
         with zipfile.ZipFile(path) as file:
-            entries = {name: file.read(name) for name in file.namelist()}
-        return b64encode(gzip.compress(zipped(entries, zipfile.ZIP_STORED), 9, mtime=0)).decode()
+            return zipped({name: file.read(name) for name in file.namelist()}, zipfile.ZIP_STORED)
 
-    key = [path.name, sha256(path.read_bytes()), cache.made_by("academy.playground.bundle")]
-    return b64decode(cache.kept("packed", key, made))
+    return _compressed([path.name, sha256(path.read_bytes())], entries)
 
 
 @lru_cache(maxsize=2)
@@ -113,4 +117,13 @@ def _packed(entries: tuple[tuple[str, bytes], ...]) -> bytes:
 
 @lru_cache(maxsize=2)
 def _smaller(content: bytes) -> bytes:
-    return gzip.compress(content, 9, mtime=0)
+    return _compressed([sha256(content)], lambda: content)
+
+
+def _compressed(key: list[str], content: Callable[[], bytes]) -> bytes:
+    """The content in the gzip format, kept under a key that says what it is."""
+
+    def made() -> str:
+        return b64encode(gzip.compress(content(), 9, mtime=0)).decode()
+
+    return b64decode(cache.kept("packed", [*key, imports.made_by("academy.playground.bundle")], made))

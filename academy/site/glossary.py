@@ -60,8 +60,9 @@ class Glossary:
 
     def mentions(self, text: str) -> Iterator[tuple[re.Match, Term]]:
         """Where a text mentions terms, but for the phrases in which a word has another sense."""
-        other = [found.span() for found in self.other_senses.finditer(text)]
-        for found in self.pattern.finditer(text):
+        all_found = list(self.pattern.finditer(text))
+        other = [found.span() for found in self.other_senses.finditer(text)] if all_found else []
+        for found in all_found:
             if any(start <= found.start() and found.end() <= end for start, end in other):
                 continue
             word = " ".join(found[0].split())
@@ -106,14 +107,14 @@ class Mentions(TreeStep):
         uri = self.conversion.uri
         if glossary is None or not uri or uri == HOME or uri.startswith(GENERATED):
             return
-        slots = list(_slots(root, root))
+        slots = [(slot, list(glossary.mentions(slot.text))) for slot in _slots(root, root)]
         # A page that teaches a word explains it in its own time. Of many words, those that are taught last are kept.
-        words = {term.id: term for slot in slots for _, term in glossary.mentions(slot.text) if term.teacher != uri}
+        words = {term.id: term for _, mentions in slots for _, term in mentions if term.teacher != uri}
         ranked = sorted(words.values(), key=lambda term: -index.path.steps.get(term.teacher, 0))
         wanted, marked = {term.id for term in ranked[:ON_A_PAGE]}, list[Term]()
         done: set[Element] = set()
-        for slot in slots:
-            found = () if slot.block in done else glossary.mentions(slot.text)
+        for slot, mentions in slots:
+            found = [] if slot.block in done else mentions
             mention = next(((match, term) for match, term in found if term.id in wanted), None)
             if mention:
                 slot.link(*mention)

@@ -10,7 +10,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator
 
-from academy.cache import kept, made_by
+from academy.cache import kept
+from academy.imports import made_by
 
 
 class _TritonLexer(PythonLexer):

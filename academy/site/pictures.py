@@ -15,8 +15,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from academy import cache
-from academy.book import imports, layout, syntax
+from academy import cache, imports
+from academy.book import layout, syntax
 from academy.book.directives import on_line, pattern
 from academy.book.texts import digest, read
 
@@ -88,15 +88,13 @@ def _depends_on(root: Path, script: str) -> list:
     files = [path for path in files if path.stem == script or "\n@picture\n" not in read(path)]
     for path in files:  # grows while it is walked
         files += [other for other in syntax.imported_kernels(read(path), root) if other not in files]
-    files += [
-        *sorted((root / layout.DOCS / "guides/snippets").glob("*.py")),
-        *sorted((root / layout.BENCHMARKS).rglob("*.json")),
-    ]
+    files += sorted((root / layout.DOCS / "guides/snippets").glob("*.py"))
+    files += sorted((root / layout.BENCHMARKS).rglob("*.json"))
     files += sorted((root / MODULES).glob("*.js"))
     files = [path for path in files if path.is_file()]
     used = {module for path in files if path.suffix == ".py" for module in imports.of_academy(read(path))}
     named = [[path.relative_to(root).as_posix(), digest(path)] for path in files]
-    return [script, named, cache.made_by(*CODE, *sorted(used))]
+    return [script, named, imports.made_by(*CODE, *sorted(used))]
 
 
 def _drawn(root: Path, scripts: list[str]) -> dict:

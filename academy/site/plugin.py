@@ -18,14 +18,16 @@ from __future__ import annotations
 import logging
 import os
 import re
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from pathlib import Path
 
+from jinja2 import BytecodeCache
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
-from academy import collecting, vendored
+from academy import cache, collecting, vendored
 from academy.book import layout, operations, syntax
 from academy.book.layout import ROOT
 from academy.book.learning_path import WAY_IN, kind
@@ -68,6 +70,17 @@ log = logging.getLogger("mkdocs.academy.site")
 link_places = LinkPlaces()
 
 
+class Templates(BytecodeCache):
+    """The theme's templates, compiled. Jinja's own cache of files does not expect a folder that can't be written."""
+
+    def load_bytecode(self, bucket):
+        if found := cache.get("template", [bucket.key, bucket.checksum]):
+            bucket.bytecode_from_string(b64decode(found))
+
+    def dump_bytecode(self, bucket):
+        cache.put("template", [bucket.key, bucket.checksum], b64encode(bucket.bytecode_to_string()).decode())
+
+
 @dataclass(frozen=True)
 class Neighbour:
     """What the theme's footer shows of the page before or after: its title, saying what kind of page it is."""
@@ -86,7 +99,7 @@ class AcademyPlugin(BasePlugin):
         """`mkdocs serve` is for looking at pages: their copies are left to `mkdocs build`."""
         self.copies = markdown_copies.Copies() if command != "serve" else None
         self.begins_to_serve = command == "serve"
-        collecting.rarely()
+        collecting.rarely(200_000)
         beforehand.begin()
 
     def on_shutdown(self):
@@ -239,6 +252,7 @@ class AcademyPlugin(BasePlugin):
         name, text = stylesheet.one_sheet(config, files)
         files.append(File.generated(config, name, content=text))
         config.extra_css = [name]
+        env.bytecode_cache = Templates()
         return env
 
     @event_priority(100)

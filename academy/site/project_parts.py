@@ -6,7 +6,7 @@ kept (`academy.cache`) under the text of all files that it is made from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,14 +14,16 @@ from academy.book import benchmarks, layout, syntax
 from academy.book.layout import ROOT
 from academy.book.tex import bare
 from academy.book.texts import digest
-from academy.cache import kept, made_by
+from academy.cache import kept
+from academy.imports import made_by
 from academy.site import beforehand
 from academy.site.library import Library
 
-#: What makes each kind of part, besides this file: see `academy.cache.made_by`.
+#: What makes each kind of part, besides this file: see `academy.imports.made_by`.
 RECORDER = ["academy.traces.page", "academy.traces.worker"]
 CHECKER = ["academy.formulas.verify"]
 RESULTS = ["academy.results.pages", "package:matplotlib"]
+TRAINING = ["academy.results.training", "package:matplotlib"]
 LADDERS = ["academy.results.ladder", "academy.site.ladder_page", "package:matplotlib"]
 
 
@@ -108,39 +110,32 @@ def _holds(pages: list[str]) -> bool:
 def results(operation: str) -> list[str]:
     """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.results.tables.Html`)."""
     from academy.results import overview, pages
-    from academy.results.tables import Html
 
     beforehand.answer("results", operation)
 
-    def made() -> list[list]:
-        pieces = pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
-        return [[isinstance(piece, Html), piece] for piece in pieces]
+    def made() -> list[str]:
+        return pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
 
     files = sorted((ROOT / layout.RESULTS).rglob(f"{operation or '*'}.json"))
     measuring = [file for file in benchmarks.files(ROOT) if operation in ("", file.stem)]
     kernels = [path for file in measuring for path in benchmarks.kernels(file).values()]
     shown = [*files, *measuring, *map(benchmarks.axes_home, measuring), *_built_on(*kernels)]
-    found = _kept("results", [operation, [str(file) for file in files]], shown, RESULTS, made)
-    return [Html(piece) if finished else piece for finished, piece in found]
+    return _kept_pieces("results", [operation, [str(file) for file in files]], shown, RESULTS, made)
 
 
 def ladder(name: str) -> list[str]:
     """A ladder, rung by rung: `academy.site.ladder_page.pieces`. Raises ValueError if something is wrong with it."""
     from academy.results import ladder
-    from academy.results.tables import Html
     from academy.site import ladder_page
 
     beforehand.answer("ladder", name)
-
-    def made() -> list[list]:
-        return [[isinstance(piece, Html), piece] for piece in ladder_page.pieces(name, ROOT)]
 
     files = [*layout.results(ROOT, "ladder/*"), *layout.results(ROOT, f"ladders/{name}")]
     file = ROOT / ladder.BENCHMARKS / f"{name}.py"
     files += [file, benchmarks.axes_home(file)] if file.is_file() else [file]
     shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
-    found = _kept("ladder", [name, [str(file) for file in files]], shown, LADDERS, made)
-    return [Html(piece) if finished else piece for finished, piece in found]
+    key = [name, [str(file) for file in files]]
+    return _kept_pieces("ladder", key, shown, LADDERS, lambda: ladder_page.pieces(name, ROOT))
 
 
 def taught(library: Library, names: Iterable[str]) -> dict[str, str]:
@@ -162,12 +157,22 @@ def training(name: str) -> list[str]:
     """What a script that trains models has committed: `academy.results.training.pieces`."""
     from academy.results import training
 
-    return training.pieces(name, ROOT)
+    files = layout.results(ROOT, f"experiments/{name}")
+    key = [name, [str(file) for file in files]]
+    return _kept_pieces("training", key, files, TRAINING, lambda: training.pieces(name, ROOT))
 
 
 def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=bool):
     """What `make()` gives, made again when one of the files or the code has changed: see `academy.cache`."""
     return kept(kind, [key, [digest(file) for file in files], made_by(*code), digest(Path(__file__))], make, keep)
+
+
+def _kept_pieces(kind: str, key: list, files: list[Path], code: list[str], make: Callable[[], list[str]]) -> list[str]:
+    """`_kept` for Markdown with finished HTML in it."""
+    from academy.results.tables import Html
+
+    found = _kept(kind, key, files, code, lambda: [[isinstance(piece, Html), piece] for piece in make()])
+    return [Html(piece) if finished else piece for finished, piece in found]
 
 
 def _built_on(*paths: str) -> list[Path]:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from academy import cache as store
+from academy.imports import made_by
 
 #: Where the pictures are on the site.
 FOLDER = "assets/social"
@@ -42,7 +43,7 @@ def kind_of(url: str) -> str:
 
 def drawn(kind: str, title: str, about: str) -> bytes:
     """The PNG. What has been drawn once is kept: see `academy.cache`."""
-    key = [kind, title, about, store.made_by("academy.site.social")]
+    key = [kind, title, about, made_by("academy.site.social")]
     return b64decode(store.kept(KIND, key, lambda: b64encode(_drawn(kind, title, about)).decode()))
 
 

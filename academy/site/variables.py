@@ -15,11 +15,9 @@ from __future__ import annotations
 import html
 import re
 import tokenize
-from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 
-from academy.book import front_matter, syntax
+from academy.book import comments, front_matter
 from academy.book.tex import pieces
 from academy.book.texts import read
 from academy.site import katex
@@ -48,12 +46,6 @@ def declared(index: Library, derivation: str) -> list[Variable]:
     return [Variable(str(tex), (names,) if isinstance(names, str) else tuple(names)) for tex, names in table.items()]
 
 
-@lru_cache(64)
-def names_in(source: str) -> Counter[str]:
-    """How often each name stands in a Python file's code."""
-    return Counter(word.string for word in syntax.tokens(source) if word.type == tokenize.NAME)
-
-
 class Variables:
     """The variables of one page, in the order of their table."""
 
@@ -72,7 +64,7 @@ class Variables:
             return cls(declared(index, page.source) if page.kind == "derivation" else [])
         path = index.root / page.source
         try:
-            known = names_in(read(path))
+            known = comments.names(read(path))
         except (OSError, SyntaxError, tokenize.TokenError):
             return cls([])
         found = []

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from academy import cache
-from academy.book import imports, layout, syntax
+from academy import cache, imports
+from academy.book import layout, syntax
 from academy.book.layout import ROOT
 from academy.traces.recording import Recording, failed
 
@@ -142,11 +142,11 @@ def _code(text: str) -> str:
 def _key(path: Path) -> list[str]:
     files = built_on(path)
     code = [_code(file.read_text()) for file in files]
-    return [name(path), f"python {sys.version_info[:2]}", cache.made_by(*machinery(files)), *code]
+    return [name(path), f"python {sys.version_info[:2]}", imports.made_by(*machinery(files)), *code]
 
 
 def machinery(files: Iterable[Path]) -> list[str]:
-    """The modules of `academy` that decide what a run of these kernel files leaves behind: for `cache.made_by`."""
+    """The modules of `academy` that decide what a run of these kernel files leaves behind: for `imports.made_by`."""
     used = {module for file in files for module in imports.of_academy(file.read_text("utf-8"))}
     return [_RECORDER, *sorted(used)]
 

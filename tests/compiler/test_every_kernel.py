@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from academy import cache, compiler
+from academy import cache, compiler, imports
 from academy.book import layout
 from academy.compiler.cards import CARDS
 from academy.traces import store
@@ -26,7 +26,7 @@ EIGHT_BITS = ("fp8.", "mx.microscaling.")
 def compiled(arch: int, *options: str) -> dict:
     """What every_kernel.py says, kept until a kernel or the compiler changes."""
     sources = [*sorted((store.ROOT / "annotated_examples").rglob("*.py")), *sorted(HERE.parent.glob("*/*functions.py"))]
-    machinery = cache.made_by("academy.compiler.worker", "academy.launch", "package:triton", "package:torch")
+    machinery = imports.made_by("academy.compiler.worker", "academy.launch", "package:triton", "package:torch")
     key = [machinery, arch, *options, (HERE / "every_kernel.py").read_text(), *map(Path.read_text, sources)]
     return cache.kept("every kernel", key, lambda: run(arch, *options))
 

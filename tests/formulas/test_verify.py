@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from academy import cache, cli
-from academy.book import imports, syntax
+from academy import cache, cli, imports
+from academy.book import syntax
 from academy.formulas import Page, PageError, verify
 from academy.formulas.comparing import citations, coverage, equations, kernels
 from academy.formulas.mutation import equations as mutants
@@ -195,12 +195,12 @@ def test_a_change_of_what_a_comparison_is_made_of_is_looked_at(file, tmp_path, m
         shutil.copytree(
             PROJECT.root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "playground")
         )
-    monkeypatch.setattr(cache, "ROOT", tmp_path)
+    monkeypatch.setattr(imports, "ROOT", tmp_path)
 
     def decides() -> list:
         project = Project(tmp_path)
         page = project.page(tmp_path / "backprop_math/softmax.md")
-        imports.made_of.cache_clear(), cache._made_by.cache_clear()
+        imports.made_of.cache_clear(), imports._made_by.cache_clear()
         return verify._decides(verify.declared(project, [page])[0][page.path], project)
 
     before = decides()

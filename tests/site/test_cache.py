@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from academy import cache
-from academy.book import imports
+from academy import cache, imports
 
 
 @pytest.fixture(autouse=True)
@@ -58,15 +57,15 @@ def test_a_value_that_is_not_to_be_kept_is_made_again():
 
 def test_other_code_is_another_key(tmp_path, monkeypatch):
     (tmp_path / "academy/part").mkdir(parents=True)
-    monkeypatch.setattr(cache, "ROOT", tmp_path)
+    monkeypatch.setattr(imports, "ROOT", tmp_path)
     found = set()
     for text in ("x = 1", "x = 2"):
         (tmp_path / "academy/part/one.py").write_text(text)
-        cache._made_by.cache_clear(), imports.made_of.cache_clear()
-        found |= {cache.made_by("academy.part.one"), cache.made_by("academy.part.one", "package:numpy")}
-    cache._made_by.cache_clear(), imports.made_of.cache_clear()
+        imports._made_by.cache_clear(), imports.made_of.cache_clear()
+        found |= {imports.made_by("academy.part.one"), imports.made_by("academy.part.one", "package:numpy")}
+    imports._made_by.cache_clear(), imports.made_of.cache_clear()
     assert len(found) == 4
-    assert cache.made_by("package:no-such-package") == cache.made_by()
+    assert imports.made_by("package:no-such-package") == imports.made_by()
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None], ids=["empty", "nonsense", "half"])

@@ -11,13 +11,14 @@ import pytest
 import yaml
 from mkdocs.config import load_config
 
+from academy.book import comments
 from academy.book.learning_path import LearningPath, kind
 from academy.site import chapters, highlighting
 from academy.site.glossary import ON_A_PAGE, Glossary
 from academy.site.library import Library
 from academy.site.page_facts import title
 from academy.site.reading_time import minutes
-from academy.site.variables import Variable, Variables, declared, names_in
+from academy.site.variables import Variable, Variables, declared
 from tests.site.conftest import ROOT
 
 DOCS = ROOT / "docs"
@@ -207,7 +208,7 @@ def test_every_symbol_stands_in_the_formulas_and_every_name_in_the_code(site):
     assert set(kernels) <= set(tables()), "each derivation that a kernel implements has a table"
     for derivation, variables in tables().items():
         page = at(site, INDEX.page_of(derivation).uri)
-        code = {name for path in kernels[derivation] for name in names_in((ROOT / path).read_text())}
+        code = {name for path in kernels[derivation] for name in comments.names((ROOT / path).read_text())}
         one_by_one = [Variables([*variables[:n], variable]) for n, variable in enumerate(variables)]
         equations = re.findall(r"\$+([^$]+)\$+", (ROOT / derivation).read_text())
         for variable, alone in zip(variables, one_by_one):

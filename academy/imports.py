@@ -6,13 +6,17 @@ A cache whose key names modules one by one forgets the one that somebody adds la
 from __future__ import annotations
 
 import ast
+import hashlib
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from academy.book import syntax
 from academy.book.layout import ROOT
+from academy.cache import kept
 
 PACKAGE = "academy"
 
@@ -40,6 +44,30 @@ def made_of(modules: tuple[str, ...], root: Path = ROOT) -> tuple[tuple[Path, ..
     return tuple(sorted(files)), tuple(sorted(outside - set(sys.stdlib_module_names)))
 
 
+def made_by(*modules: str, root: Path | None = None) -> str:
+    """A digest of code, for a key: of these modules of `academy` and all that they import, and of the versions of the
+    packages from elsewhere that those use. `package:numpy` is a package that they use in another process.
+    """
+    return _made_by(modules, root or ROOT)
+
+
+@cache
+def _made_by(modules: tuple[str, ...], root: Path) -> str:
+    named = {module.removeprefix("package:") for module in modules if module.startswith("package:")}
+    files, outside = made_of(tuple(module for module in modules if not module.startswith("package:")), root)
+    found = hashlib.sha256()
+    for file in files:
+        found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    for package in sorted({*named, *outside}):
+        with suppress(metadata.PackageNotFoundError):
+            found.update(f"{package} {metadata.version(_DISTRIBUTIONS.get(package, package))}".encode())
+    return found.hexdigest()
+
+
+#: Packages that are installed under another name than they are imported by.
+_DISTRIBUTIONS = {"yaml": "PyYAML", "bs4": "beautifulsoup4", "quickjs": "quickjs-ng", "material": "mkdocs-material"}
+
+
 def of_academy(text: str) -> list[str]:
     """The modules of `academy` that a kernel file imports; `from academy import checks` means academy.checks."""
     return [name for name in _names(text, "") if name.startswith(f"{PACKAGE}.")]
@@ -63,12 +91,22 @@ def _names(text: str, package: str) -> tuple[str, ...]:
 
     package: that the text belongs to, for imports with dots.
     """
-    names: list[str] = []
-    for node in syntax.statements(syntax.tree(text)):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            module = ".".join(filter(None, [base, node.module or ""]))
-            names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
-    return tuple(dict.fromkeys(names))
+
+    def made() -> list[str]:
+        names: list[str] = []
+        for node in syntax.statements(syntax.tree(text)):
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+                module = ".".join(filter(None, [base, node.module or ""]))
+                names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        return list(dict.fromkeys(names))
+
+    # Parsing all of academy takes half a second, in every process that asks what something is made by.
+    return tuple(kept("imports", [text, package, _own_code()], made, keep=lambda _: True))
+
+
+@cache
+def _own_code() -> str:
+    return Path(__file__).read_text("utf-8")

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from academy import cache
-from academy.book import imports, layout
+from academy import imports
+from academy.book import layout
 from academy.traces import store
 
 ROOT = imports.ROOT
@@ -40,11 +40,11 @@ def test_a_change_there_makes_a_recording_stale(module, tmp_path):
     """Of LayerNorm, whose files take checks, autograd and launch from `academy`."""
     shutil.copytree(ROOT / "academy", tmp_path / "academy", ignore=shutil.ignore_patterns("vendor", "__pycache__"))
     used = store.machinery(store.built_on(layout.module_path(ROOT, "fast.layernorm")))
-    before = cache.made_by(*used, root=tmp_path)
+    before = imports.made_by(*used, root=tmp_path)
     file = tmp_path / f"academy/{module}.py"
     file.write_text(file.read_text("utf-8") + "\nCHANGED = True\n", "utf-8")
-    cache._made_by.cache_clear()
-    assert cache.made_by(*used, root=tmp_path) != before
+    imports._made_by.cache_clear()
+    assert imports.made_by(*used, root=tmp_path) != before
 
 
 def test_what_a_recording_does_not_use_leaves_it_alone():
