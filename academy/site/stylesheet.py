@@ -15,6 +15,9 @@ URL = re.compile(r"""url\(\s*(["']?)(?!data:|[a-z]+:|/|\#)([^"')]+)\1\s*\)""")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 #: Spaces that mean nothing: around braces and semicolons, after a colon or a comma. Texts in quotes are left alone.
 SPACES = re.compile(r"""("[^"\n]*"|'[^'\n]*')|\s*([{};])\s*|([:,])[ \t]+""")
+#: The theme's rules for its colours by name. The site has its own, which it calls custom.
+_COLOUR = r"(?:\[data-md-color-scheme=\w+\])?\[data-md-color-(?:primary|accent)=(?!custom)[^{},]*"
+NAMED = re.compile(rf"(?<=[{{}}]){_COLOUR}(?:,{_COLOUR})*\{{[^{{}}]*\}}")
 FOLDER = "assets"
 
 
@@ -42,7 +45,7 @@ def combined(uri: str, text: str) -> str:
     Raises:
         ValueError: the sheet imports another one, which would have to come first.
     """
-    text = COMMENT.sub("", text)
+    text = NAMED.sub("", COMMENT.sub("", text))
     if "@import" in text:
         raise ValueError(f"{uri}: @import does not work in a combined style sheet")
 
