@@ -50,6 +50,7 @@ def install() -> None:
     arithmetic.repair_min_and_max()
     reductions.repair_reductions()
     memory.repair_atomics()
+    memory.repair_descriptors()
     memory.repair_loads()
     launches.repair_indices()
     external.repair_libdevice()

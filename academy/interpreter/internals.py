@@ -27,6 +27,7 @@ _SEMANTIC_METHODS = "binary_op_type_checking_impl broadcast_impl_value cast to_t
 _OPERATIONS = [("ReduceOps", "generic_reduce"), ("ScanOps", "generic_scan"), ("ScanOps", "cumsum")]
 _OPERATIONS += [("ScanOps", "cumprod"), ("ReduceScanOpInterface", "apply"), ("InterpretedFunction", "run")]
 _OPERATIONS += [("GridExecutor", "_init_args_hst"), ("GridExecutor", "_restore_args_dev")]
+_OPERATIONS += [("TensorDescHandle", "materialize_pointers")]
 
 
 class UnknownInterpreter(RuntimeError):

@@ -1,4 +1,4 @@
-"""Loads whose masked lanes are undefined, and atomics on bfloat16."""
+"""Loads whose masked lanes are undefined, atomics on bfloat16, and descriptors in a browser."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def repair_atomics() -> None:
         return interpreter.TensorHandle(before.reshape(shape), tl.bfloat16)
 
     builder.create_atomic_rmw = create_atomic_rmw
+
+
+def repair_descriptors() -> None:
+    """Offsets times strides in 64 bits, in a browser too: there numpy counts with 32."""
+    owner, handle = interpreter.TensorDescHandle, interpreter.TensorHandle
+    original = owner.materialize_pointers
+
+    def materialize_pointers(self, offsets):
+        return original(self, [handle(each.data.astype(np.int64), tl.int64) for each in offsets])
+
+    owner.materialize_pointers = materialize_pointers
 
 
 def repair_loads() -> None:

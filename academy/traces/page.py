@@ -155,13 +155,13 @@ def _short(entry: dict) -> dict:
 
 def _box(entry: dict) -> dict | None:
     """`x: [first, strides, sizes]` for `d`, if that counts evenly along each axis up to a size, and is -1 beyond it."""
-    array = np.array(entry["d"]).reshape(entry["s"])
+    array = np.array(entry["d"], np.int64).reshape(entry["s"])
     if array.flat[0] < 0:
         return None
     lines = [np.moveaxis(array, axis, -1).reshape(-1, size)[0] for axis, size in enumerate(array.shape)]
     sizes = [int((line >= 0).sum()) for line in lines]
     strides = [int(line[1] - line[0]) if size > 1 else 0 for line, size in zip(lines, sizes)]
-    index = np.indices(array.shape)
+    index = np.indices(array.shape, np.int64)  # a browser counts with 32 bits
     inside = np.logical_and.reduce([axis < size for axis, size in zip(index, sizes)])
     made = np.where(inside, array.flat[0] + sum(axis * stride for axis, stride in zip(index, strides)), -1)
     if (made != array).any():

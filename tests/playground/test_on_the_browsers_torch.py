@@ -24,12 +24,19 @@ from tests.playground.shim import native, shim
 
 ROOT = bundle.ROOT
 
-#: In a browser's place: PyTorch can't be found, and what asks for its system is told that it is one.
+#: In a browser's place: PyTorch can't be found, what asks for its system is told that it is one, and numbers that numpy
+#: counts with have 32 bits, unless it is told otherwise.
 SCRIPT = """
 import json, sys, sysconfig
 sys.path.insert(0, sys.argv[1])
 sys.path.append(sys.argv[2])
 import numpy
+def short(make):
+    def made(*args, **kwargs):
+        is_counted = not kwargs and all(type(each) in (int, tuple) for each in args)
+        return make(*args, **kwargs).astype(numpy.int32) if is_counted else make(*args, **kwargs)
+    return made
+numpy.arange, numpy.indices = short(numpy.arange), short(numpy.indices)
 sysconfig.get_config_vars()  # of this system: Triton looks something up there
 sys.platform = "emscripten"
 from academy.playground.run import answer

@@ -17,10 +17,10 @@ function soften(box, [left, right]) {
 
 // All are measured before the first is changed: turn about, each change would have the page laid out again.
 function reachable(boxes) {
-  const cut = boxes.map(sides)
+  const cut = boxes.map(sides), scrolls = boxes.map(box => box.scrollWidth > box.clientWidth)
   for (const [i, box] of boxes.entries()) {
     soften(box, cut[i])
-    if (cut[i].some(Boolean) && !box.hasAttribute("tabindex")) {
+    if (scrolls[i] && !box.hasAttribute("tabindex")) { // by a pixel, too, which cuts nothing
       box.tabIndex = 0
       box.setAttribute("role", "group")
       box.setAttribute("aria-label", Object.entries(SCROLLING).find(([selector]) => box.matches(selector))[1])
