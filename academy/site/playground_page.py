@@ -13,7 +13,8 @@ from academy.site.highlighting import highlighted
 # What makes a script of a file of the repository.
 _SET_UP = re.compile(r"if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+")
 _DEFINITION = re.compile(r"@|def |class |if __name__")
-
+# A comment at the end of a highlighted line: beside values there is no room for it.
+_REMARK = re.compile(r' *<span class="c1">[^<]*</span>$')
 
 #: A kernel that plays its recorded run: its code, the memory of the tensors that it points at, and its buttons.
 LIVE = """<div class="p-live" data-academy="live" {facts} data-change="{change}">
@@ -51,7 +52,7 @@ def live(module: Module, name: str, lines: list[str]) -> str:
         facts=facts(module),
         change=found[0],
         lines="".join(
-            LINE.format(number=number, code=code[number - 1], here=" p-here" * (number == found[0]))
+            LINE.format(number=number, code=_REMARK.sub("", code[number - 1]), here=" p-here" * (number == found[0]))
             for number in numbers
         ),
         strips="".join(STRIP.format(name=tensor) for tensor in tensors),

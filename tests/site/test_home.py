@@ -43,6 +43,17 @@ def test_a_kernel_plays_above_the_fold(page, address, width, height):
         assert 0 < bottom(page, part) <= height, (part, bottom(page, part))
 
 
+@pytest.mark.parametrize("width, height", SIZES)
+def test_nothing_of_a_line_or_of_its_value_is_cut(page, address, width, height):
+    opened(page, address, width=width, height=height)
+    cut = (
+        f"[...document.querySelectorAll('{LIVE} :is(.p-l, .p-c, .p-v)')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+    )
+    for program in ("1", "2"):
+        page.wait(f"{NOW}.startsWith('Program {program} of 3: writes')", 30)
+        assert page.run(f"{cut}.map(e => e.textContent)") == [], program
+
+
 def test_it_plays_to_the_end_and_pauses(page, address):
     opened(page, address, width=390, height=844)
     page.wait(f"({OUT})[4] === '44' && {NOW}.startsWith('Program 2 of 3')", 20)
