@@ -125,7 +125,7 @@ class served:
 
     def get(self, place: str = PAGE) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{place}", timeout=60) as page:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/triton-academy/{place}", timeout=60) as page:
                 return page.read().decode()
         except OSError:
             return ""
