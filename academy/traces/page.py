@@ -156,7 +156,7 @@ def _short(entry: dict) -> dict:
 def _box(entry: dict) -> dict | None:
     """`x: [first, strides, sizes]` for `d`, if that counts evenly along each axis up to a size, and is -1 beyond it."""
     array = np.array(entry["d"], np.int64).reshape(entry["s"])
-    if array.flat[0] < 0:
+    if array.flat[0] < 0 or array.min() < -1:
         return None
     lines = [np.moveaxis(array, axis, -1).reshape(-1, size)[0] for axis, size in enumerate(array.shape)]
     sizes = [int((line >= 0).sum()) for line in lines]
