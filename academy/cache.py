@@ -38,9 +38,8 @@ FILE = place()
 def kept(kind: str, key: list, make: Callable[[], object], keep: Callable[[object], object] = bool):
     """What `make()` returns, a value that JSON can hold, computed once for each key.
 
-    key: JSON too, with everything that `make` uses; for code, use
-        `academy.imports.made_by`. A value that `keep` rejects is not kept,
-    so that a `make` that warns will warn again the next time.
+    key: JSON too, with everything that `make` uses; for code, use `academy.imports.made_by`. A value that `keep`
+    rejects is not kept, so that a `make` that warns will warn again the next time.
     """
     found = get(kind, key)
     if found is None:

@@ -87,26 +87,28 @@ def _imported(file: Path, root: Path) -> Iterable[str]:
 
 @cache
 def _names(text: str, package: str) -> tuple[str, ...]:
-    """The modules that a text imports anywhere in it; `from a import b` may mean the module a.b.
-
-    package: that the text belongs to, for imports with dots.
-    """
-
-    def made() -> list[str]:
-        names: list[str] = []
-        for node in syntax.statements(syntax.tree(text)):
-            if isinstance(node, ast.Import):
-                names += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                base = package.rsplit(".", node.level - 1)[0] if node.level else ""
-                module = ".".join(filter(None, [base, node.module or ""]))
-                names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
-        return list(dict.fromkeys(names))
-
-    # Parsing all of academy takes half a second, in every process that asks what something is made by.
-    return tuple(kept("imports", [text, package, _own_code()], made, keep=lambda _: True))
+    """`_parsed`, kept: parsing all of academy takes half a second, in every process that asks what something is made
+    by."""
+    key = [text, package, _own_code()]
+    return tuple(kept("imports", key, lambda: _parsed(text, package), keep=lambda _: True))
 
 
 @cache
 def _own_code() -> str:
     return Path(__file__).read_text("utf-8")
+
+
+def _parsed(text: str, package: str) -> list[str]:
+    """The modules that a text imports anywhere in it; `from a import b` may mean the module a.b.
+
+    package: that the text belongs to, for imports with dots.
+    """
+    names: list[str] = []
+    for node in syntax.statements(syntax.tree(text)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            module = ".".join(filter(None, [base, node.module or ""]))
+            names += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return list(dict.fromkeys(names))
