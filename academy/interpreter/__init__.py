@@ -53,6 +53,7 @@ def install() -> None:
     memory.repair_descriptors()
     memory.repair_loads()
     launches.repair_indices()
+    launches.repair_arguments()
     external.repair_libdevice()
     launches.repair_messages()
     mistakes.install()

@@ -102,12 +102,19 @@ def _vectorised_erf(original):
 
 def repair_constants() -> None:
     """`BLOCK - x` is a tensor, as the compiler takes it. Python asks the constant first, and its answer would be a
-    constant that holds a tensor, which not all versions take for a coordinate."""
+    constant that holds a tensor, which not all versions take for a coordinate. And `BLOCK % SIZE` with a global SIZE:
+    the interpreter has a plain number for the argument, which the constant must take from the right, too."""
+    for name in ("mod", "and", "or", "xor", "lshift", "rshift"):
+        setattr(tl.constexpr, f"__r{name}__", _from_the_right(f"__{name}__"))
     reflected = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
     names = ["add", "sub", "mul", "truediv", "floordiv", "mod", "and", "or", "xor", "lshift", "rshift", *reflected]
     for name in names:
         if hasattr(tl.tensor, f"__{reflected.get(name, 'r' + name)}__"):
             setattr(tl.constexpr, f"__{name}__", _not_with_tensors(getattr(tl.constexpr, f"__{name}__")))
+
+
+def _from_the_right(name: str):
+    return lambda self, other: NotImplemented if type(other) is tl.tensor else getattr(tl.constexpr(other), name)(self)
 
 
 def _not_with_tensors(operator):

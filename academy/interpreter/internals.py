@@ -20,7 +20,7 @@ _BUILDER_METHODS = (
 _MODULE_NAMES = (
     "FunctionRewriter InterpreterBuilder InterpretedFunction TensorHandle GridExecutor InterpreterError ReduceOps "
     "ReduceScanOpInterface ScanOps _LangPatchScope _patch_lang _patch_lang_tensor _get_np_dtype _interpreter _ir "
-    "interpreter_builder interpreter_semantic"
+    "interpreter_builder interpreter_semantic _implicit_cvt"
 ).split()
 _LANGUAGE_NAMES = "base_type block_type dtype pointer_type tensor tuple".split()
 _SEMANTIC_METHODS = "binary_op_type_checking_impl broadcast_impl_value cast to_tensor".split()

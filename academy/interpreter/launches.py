@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import threading
 import traceback
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import triton.language as tl
 from triton.runtime import autotuner, interpreter
 
 from academy.interpreter import mistakes
@@ -59,13 +61,36 @@ def repair_indices() -> None:
     interpreter._patch_lang_tensor = patch_lang_tensor
 
 
+def repair_arguments() -> None:
+    """A truth value, which Triton before 3.9 takes for a number that is too wide for its type."""
+    original = interpreter._implicit_cvt
+
+    def convert(argument):
+        if type(argument) is bool:
+            return tl.tensor(interpreter.TensorHandle(np.array([argument]), tl.int1), tl.int1)
+        return original(argument)
+
+    interpreter._implicit_cvt = convert
+
+
+def _grid(executor, args: tuple, kwargs: dict) -> tuple:
+    """The sizes of a launch's grid. A function is asked with the launch's own arguments, as on a GPU: the interpreter
+    would hand it a pointer for a tensor."""
+    grid = executor.grid
+    if callable(grid):
+        named = {name: value for name, value in kwargs.items() if name in executor.arg_names}  # no options
+        grid = grid(interpreter.inspect.getcallargs(executor.fn, *args, **named))
+    mistakes.check_grid(executor.fn.__name__, grid)
+    return tuple(map(operator.index, grid))
+
+
 def repair_messages() -> None:
     """No warnings about numbers that a GPU computes silently; an error in a kernel ends with its place in the file."""
     original = interpreter.GridExecutor.__call__
 
     @functools.wraps(original)
     def launch(self, *args, **kwargs):
-        mistakes.check_grid(self.fn.__name__, self.grid)
+        self.grid = _grid(self, args, kwargs)
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)

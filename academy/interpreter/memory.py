@@ -11,10 +11,16 @@ from academy.interpreter.repairs import need
 
 
 def repair_atomics() -> None:
-    builder, native = interpreter.InterpreterBuilder, interpreter._interpreter
+    """Additions to bfloat16, and exchanges of floats, which are moves of their bits."""
+    builder, native, handle = interpreter.InterpreterBuilder, interpreter._interpreter, interpreter.TensorHandle
     original = builder.create_atomic_rmw
 
     def create_atomic_rmw(self, operation, pointer, value, mask, *args, **kwargs):
+        bits = {32: np.int32, 64: np.int64}.get(value.dtype.scalar.primitive_bitwidth)
+        if operation == interpreter._ir.ATOMIC_OP.XCHG and value.dtype.is_floating() and bits:
+            whole = handle(np.ascontiguousarray(value.data).view(bits), tl.int32 if bits is np.int32 else tl.int64)
+            before = original(self, operation, pointer, whole, mask, *args, **kwargs)
+            return handle(before.data.view(value.data.dtype), value.dtype.scalar)
         if not is_bf16(value) or operation != interpreter._ir.ATOMIC_OP.FADD:
             return original(self, operation, pointer, value, mask, *args, **kwargs)
         need("bf16 atomic")
@@ -28,7 +34,7 @@ def repair_atomics() -> None:
             bits = native.load(address, one, zero, np.dtype(np.uint16))
             native.store(address, fp32_to_bf16(bf16_to_fp32(bits) + addends[lane]), one)
             before[lane] = bits[0]
-        return interpreter.TensorHandle(before.reshape(shape), tl.bfloat16)
+        return handle(before.reshape(shape), tl.bfloat16)
 
     builder.create_atomic_rmw = create_atomic_rmw
 

@@ -30,10 +30,10 @@ def install() -> None:
 
 def check_grid(kernel: str, grid) -> None:
     """Raises TypeError for a grid that is no tuple, or has a size that is no int."""
-    if not callable(grid) and not isinstance(grid, (tuple, list)):
+    if not isinstance(grid, (tuple, list)):
         what = "a grid is a tuple of one to three numbers, or a function that returns one"
         raise TypeError(f"{kernel}[{grid!r}]: {what}; write {kernel}[({grid!r},)](…), with the comma")
-    for size in () if callable(grid) else grid:
+    for size in grid:
         if isinstance(size, float):
             raise TypeError(
                 f"{kernel}[{tuple(grid)!r}]: there is no part of a program; round up with triton.cdiv(a, b)"

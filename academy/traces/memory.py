@@ -7,6 +7,7 @@ depends on it: `native_memory.NativeMemory` on Linux, `browser_memory.BrowserMem
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -101,6 +102,7 @@ class Memory:
     def __init__(self, backend: Backend):
         self._backend = backend
         self.arguments: list[Argument] = []
+        self._behind: dict[int, torch.Tensor] = {}
 
     def place(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """The same view of the same bytes, at addresses of its own."""
@@ -110,6 +112,21 @@ class Memory:
         self._starts = np.array([storage.data_ptr() - GUARD for storage in storages])
         self._ends = self._starts + [storage.nbytes() + 2 * GUARD for storage in storages]
         return placed
+
+    def behind(self, name: str, address: int) -> int:
+        """Where a tensor lies now that is no argument, but whose address is in one; any other address stays."""
+        if address not in self._behind:
+            alive = (each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter))
+            tensor = next((each for each in alive if each.numel() and each.data_ptr() == address), None)
+            if tensor is None:
+                return address
+            self._behind[address] = self.place(name, tensor.detach())
+        return self._behind[address].data_ptr()
+
+    def give_back(self) -> None:
+        """What such tensors hold now; those of arguments the launch copies itself."""
+        for placed in self._behind.values():
+            self._backend.give_back(placed)
 
     def owners(self, addresses: np.ndarray) -> np.ndarray:
         """Index into `arguments` for each address: its window, or the nearest one; -1 if there is none."""

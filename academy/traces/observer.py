@@ -36,6 +36,7 @@ _PATCHED = [
     *((triton_interpreter.InterpreterBuilder, name) for name in ("set_grid_dim", "set_grid_idx")),
     *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("masked_load", "masked_store")),
     *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("atomic_rmw", "atomic_cas")),
+    (triton_interpreter.InterpreterBuilder, "create_int_to_ptr"),
 ]
 
 
@@ -188,6 +189,7 @@ class Observer(Simulated):
         launch.repairs = [interpreter.REPAIRS[name] for name in interpreter.used(reset=True)]
         for argument in launch.arguments:
             argument.after = argument.tensor.detach().clone()
+        launch.memory.give_back()
         self.backend.launched()
 
     def _around_init_args_hst(self, original: Callable, executor, args, kwargs):
@@ -301,6 +303,14 @@ class Observer(Simulated):
     def _around_create_atomic_cas(self, original: Callable, builder, pointer, compare, value, *args, **kwargs):
         self._written("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value)
         return original(builder, pointer, compare, value, *args, **kwargs)
+
+    def _around_create_int_to_ptr(self, original: Callable, builder, value, *args, **kwargs):
+        """A table of addresses, as grouped products have it: what they point to is watched, too."""
+        loads = (touch.argument.name for touch in reversed(self._launch.touches) if touch.operation == "load")
+        name, memory = f"*{next(loads, '')}", self._launch.memory
+        moved = [memory.behind(name, address) for address in value.data.reshape(-1).tolist()]
+        addresses = np.array(moved, dtype=value.data.dtype).reshape(value.data.shape)
+        return original(builder, triton_interpreter.TensorHandle(addresses, value.dtype), *args, **kwargs)
 
     def _written(self, operation: str, pointers, active: np.ndarray, value) -> None:
         values = interpreter.decode(np.asarray(value.data), value.dtype)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.runtime import interpreter as triton_interpreter
 
 from academy import interpreter
 from academy.traces import simulated
@@ -20,6 +21,8 @@ from academy.traces.recording import Converted, Pointer, Pool
 
 #: Programs of one launch whose values are kept. Accesses of the others are still checked and counted.
 MAX_PROGRAMS = 256
+#: Triton 3.9 has none any more.
+_BLOCK_POINTER = getattr(triton_interpreter, "BlockPointerHandle", ())
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -84,6 +87,8 @@ class Recorder(Observer):
         if isinstance(value, (Converted, np.ndarray)):
             return value
         if isinstance(value, tl.tensor):
+            if isinstance(value.handle, _BLOCK_POINTER):
+                return self._tiles("block pointer into", value.handle.base, value.handle.block_shape)
             data, shape = np.asarray(value.handle.data), tuple(int(size) for size in value.shape)
             if value.type.scalar.is_ptr():
                 addresses = data.astype(np.int64).reshape(shape)
@@ -99,10 +104,13 @@ class Recorder(Observer):
         if isinstance(value, (tuple, tl.tuple)):
             return tuple(self._value(item) for item in value)
         if isinstance(value, tl.core.tensor_descriptor_base):
-            argument = self._owner(np.asarray(value.handle.base.data).astype(np.int64))
-            return f"descriptor of {argument.name}, block {'×'.join(str(int(size)) for size in value.block_shape)}"
+            return self._tiles("descriptor of", value.handle.base, value.block_shape)
         shown = str(value) if isinstance(value, tl.dtype) else f"<{type(value).__name__}>"
         return getattr(value, "__name__", None) or shown
+
+    def _tiles(self, what: str, base: Any, block_shape: Iterable) -> str:
+        name = self._owner(np.asarray(base.data).astype(np.int64)).name
+        return f"{what} {name}, block {'×'.join(str(int(size)) for size in block_shape)}"
 
     def _owner(self, addresses: np.ndarray) -> Argument:
         return self._launch.arguments[int(self._launch.memory.owners(addresses.reshape(-1)[:1])[0])]

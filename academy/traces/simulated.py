@@ -154,8 +154,11 @@ def placed_in(memory: Memory, name: str, value: Any) -> Any:
     """An argument whose tensors, those inside of it too, are in windows of their own."""
     if isinstance(value, torch.Tensor):
         return memory.place(name, value)
-    if type(value) is tuple:
-        return tuple(placed_in(memory, f"{name}[{i}]", item) for i, item in enumerate(value))
+    if isinstance(value, tuple):
+        named = getattr(value, "_fields", None)
+        parts = [f"{name}.{part}" for part in named] if named else [f"{name}[{i}]" for i in range(len(value))]
+        items = [placed_in(memory, part, item) for part, item in zip(parts, value)]
+        return type(value)(*items) if named else tuple(items)
     if isinstance(getattr(value, "base", None), torch.Tensor):  # a tensor descriptor, Triton's or Gluon's
         return type(value)(**{**vars(value), "base": memory.place(name, value.base)})
     return value

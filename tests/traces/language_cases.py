@@ -1,0 +1,688 @@
+"""Triton as people write it, one kernel a construct: with the repairs, and recorded, each does what it does in Triton.
+
+`CASES` maps a name to a function that launches and returns tensors; numbers are such that nothing is rounded. Run as a
+script, the file does *not* install the repairs, and prints as JSON what each case gives.
+"""
+
+import json
+import os
+import sys
+import warnings
+from typing import NamedTuple
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from tests.traces import language_helpers as helpers
+
+CASES = {}
+FOUR: tl.constexpr = tl.constexpr(4)
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def numbers(*shape, dtype=torch.float32):
+    """Small whole numbers of both signs, in no order."""
+    count = torch.Size(shape).numel()
+    return (torch.arange(count) * 7 % 23 - 11).view(shape).to(dtype)
+
+
+def out_like(x, *shape, dtype=None):
+    return torch.full(shape or x.shape, -1, dtype=dtype or x.dtype)
+
+
+# ---- block pointers ----
+@triton.jit
+def block_pointer_kernel(x_ptr, out_ptr, rows, cols, stride, PADDING: tl.constexpr):
+    block = tl.make_block_ptr(x_ptr, (rows, cols), (stride, 1), (0, 0), (4, 8), (1, 0))
+    to = tl.make_block_ptr(
+        out_ptr, shape=(rows, cols), strides=(cols, 1), offsets=(0, 0), block_shape=(4, 8), order=(1, 0)
+    )
+    total = tl.zeros((4, 8), tl.float32)
+    for _ in range(0, tl.cdiv(cols, 8)):
+        x = tl.load(block, boundary_check=(0, 1), padding_option=PADDING)
+        total += x
+        tl.store(to, x + total, boundary_check=(0, 1))
+        block = tl.advance(block, (0, 8))
+        to = tl.advance(to, [0, 8])
+
+
+@triton.jit
+def inner_block_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    pid = tl.program_id(0)
+    block = tl.make_block_ptr(x_ptr, (N * 2,), (1,), (pid * N,), (N,), (0,))
+    to = tl.make_block_ptr(out_ptr, (N * 2,), (1,), (0,), (N,), (0,)).advance((pid * N,))
+    tl.store(to, tl.load(block).to(out_ptr.dtype.element_ty))
+
+
+@case
+def block_pointers():
+    x = numbers(5, 21)[:3, :19]
+    out = out_like(x)
+    block_pointer_kernel[(1,)](x, out, *x.shape, x.stride(0), "zero")
+    return [out]
+
+
+@case
+def block_pointers_inside_of_a_tensor():
+    x = numbers(16)
+    out = out_like(x, dtype=torch.float16)
+    inner_block_kernel[(2,)](x, out, 8)
+    return [out]
+
+
+# ---- tuples ----
+class Pair(NamedTuple):
+    first: tl.tensor
+    second: tl.tensor
+
+
+class Strided(NamedTuple):
+    ptr: torch.Tensor
+    stride: int
+
+
+@triton.jit
+def sum_and_difference(a, b):
+    return a + b, a - b
+
+
+@triton.jit
+def as_pair(a, b):
+    return Pair(a * 2, b)
+
+
+@triton.jit
+def tuple_kernel(x, out_ptr, sizes, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    ptr, stride = x
+    first, second = sum_and_difference(tl.load(ptr + offs * stride), sizes[1])
+    pair = as_pair(first, second)
+    both = (pair.first, pair.second)
+    tl.store(out_ptr + offs, both[0] + both[1] * sizes[0])
+
+
+@case
+def tuples_as_arguments_and_results():
+    x, out = numbers(16), out_like(numbers(8))
+    tuple_kernel[(1,)]((x, 2), out, (3, 5), 8)
+    return [out]
+
+
+@triton.jit
+def named_tuple_kernel(x, out_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(out_ptr + offs, tl.load(x.ptr + offs * x.stride))
+
+
+@case
+def named_tuples_as_arguments():
+    x, out = numbers(16), out_like(numbers(8))
+    named_tuple_kernel[(1,)](Strided(x, 2), out, 8)
+    return [out]
+
+
+@triton.jit
+def tuple_of_pointers_kernel(xs, out_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for i in tl.static_range(len(xs)):
+        total += tl.load(xs[i] + offs)
+    tl.store(out_ptr + offs, total)
+
+
+@case
+def a_tuple_of_tensors():
+    xs, out = tuple(numbers(8) + i for i in range(3)), out_like(numbers(8))
+    tuple_of_pointers_kernel[(1,)](xs, out, N=8)
+    return [out]
+
+
+# ---- constants ----
+@triton.constexpr_function
+def next_even(n):
+    return n + n % 2
+
+
+@triton.jit
+def with_default(x, factor=3, KIND: tl.constexpr = "mul"):
+    if KIND == "mul":
+        return x * factor
+    else:
+        return x + factor
+
+
+@triton.jit
+def constants_kernel(
+    x_ptr, out_ptr, n, BLOCK: tl.constexpr = 8, FLAG: tl.constexpr = None, DTYPE: tl.constexpr = tl.float32
+):
+    tl.static_assert(BLOCK % FOUR == 0, "BLOCK")
+    tl.static_print(BLOCK)
+    EVEN: tl.constexpr = next_even(BLOCK - 1)
+    HALF: tl.constexpr = EVEN // 2
+    offs = tl.arange(0, EVEN)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0)
+    if FLAG is None:
+        y = with_default(x)
+    else:
+        y = with_default(x, KIND="add", factor=FLAG)
+    y += tl.full([EVEN], HALF, DTYPE)
+    tl.store(out_ptr + offs, y.to(DTYPE), mask=offs < n)
+
+
+@case
+def constants():
+    x, out, other = numbers(8), out_like(numbers(8)), out_like(numbers(8))
+    constants_kernel[(1,)](x, out, 7)
+    constants_kernel[(1,)](x_ptr=x, n=8, out_ptr=other, BLOCK=8, FLAG=2, DTYPE=tl.int32)
+    return [out, other]
+
+
+@triton.jit
+def function_kernel(x_ptr, out_ptr, FN: tl.constexpr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(out_ptr + offs, FN(tl.load(x_ptr + offs)))
+
+
+@case
+def a_jitted_function_as_an_argument():
+    x, out = numbers(8), out_like(numbers(8))
+    function_kernel[(1,)](x, out, FN=helpers.squared, N=8)
+    return [out]
+
+
+@triton.jit
+def other_file_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    tl.store(out_ptr + offs, helpers.squared(x) + helpers.SHIFT)
+
+
+@case
+def a_device_function_of_another_file():
+    x, out = numbers(8), out_like(numbers(8))
+    other_file_kernel[(1,)](x, out, 8)
+    return [out]
+
+
+@triton.jit
+def keyword_only_kernel(x_ptr, out_ptr, *, N: tl.constexpr, FACTOR: tl.constexpr = 3):
+    offs = tl.arange(0, N)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs) * FACTOR)
+
+
+@case
+def keyword_only_arguments():
+    x, out = numbers(8), out_like(numbers(8))
+    keyword_only_kernel[lambda meta: (meta["N"] // 8,)](x, out, N=8)
+    return [out]
+
+
+# ---- loops and branches ----
+@triton.jit
+def loops_kernel(out_ptr, n, N: tl.constexpr):
+    total = 0
+    for i in range(n):
+        total += i
+    for i in tl.range(0, n, 2, num_stages=3, loop_unroll_factor=2):
+        total += i * 10
+    for i in tl.static_range(N):
+        total += i * 100
+    left = n
+    while left > 0:
+        total += 1000
+        left -= 2
+    i = n
+    while (i & 1) == 1 and i > 1:
+        i //= 2
+    total = total if n > 100 else total + i
+    if n == 5:
+        tl.store(out_ptr, total)
+    elif n > 5:
+        tl.store(out_ptr, -total)
+    else:
+        tl.store(out_ptr, 0)
+
+
+@case
+def loops():
+    outs = [torch.zeros(1, dtype=torch.int32) for _ in range(3)]
+    for out, n in zip(outs, (5, 6, 2)):
+        loops_kernel[(1,)](out, n, N=3)
+    return outs
+
+
+@triton.jit
+def early_return_kernel(out_ptr, n):
+    pid = tl.program_id(0)
+    if pid >= n:
+        return
+    tl.store(out_ptr + pid, pid)
+
+
+@case
+def an_early_return():
+    out = torch.full((4,), -1, dtype=torch.int32)
+    early_return_kernel[(4,)](out, 2)
+    return [out]
+
+
+# ---- descriptors ----
+@triton.jit
+def descriptor_kernel(x_desc, out_ptr, rows, cols, N: tl.constexpr):
+    to = tl.make_tensor_descriptor(out_ptr, shape=[rows, cols], strides=[cols, 1], block_shape=[4, N])
+    for start in range(0, cols, N):
+        to.store([0, start], x_desc.load([0, start]) * 2)
+
+
+@case
+def descriptors():
+    x = numbers(5, 20)
+    out = out_like(x)
+    descriptor_kernel[(1,)](TensorDescriptor.from_tensor(x, [4, 8]), out, *x.shape, 8)
+    return [out]
+
+
+@case
+def a_descriptor_with_strides():
+    x = numbers(5, 24)
+    out = out_like(x, 5, 20)
+    descriptor_kernel[(1,)](TensorDescriptor(x, [4, 20], [24, 1], [4, 8]), out, 5, 20, 8)
+    return [out]
+
+
+# ---- atomics ----
+@triton.jit
+def atomics_kernel(x_ptr, out_ptr, before_ptr, KIND: tl.constexpr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    to, mask = out_ptr + offs // 2, offs < N - 1
+    if KIND == "add":
+        before = tl.atomic_add(to, x, mask=mask, sem="relaxed")
+    elif KIND == "max":
+        before = tl.atomic_max(to, x, mask=mask)
+    elif KIND == "min":
+        before = tl.atomic_min(to, x, mask=mask, scope="cta")
+    elif KIND == "and":
+        before = tl.atomic_and(to, x, mask=mask)
+    elif KIND == "or":
+        before = tl.atomic_or(to, x, mask=mask)
+    elif KIND == "xor":
+        before = tl.atomic_xor(to, x, mask=mask)
+    elif KIND == "xchg":
+        before = tl.atomic_xchg(out_ptr + offs, x, mask=mask)
+    else:
+        before = tl.atomic_cas(out_ptr + offs, tl.zeros_like(x), x)
+    tl.store(before_ptr + offs, before, mask=mask)
+
+
+def atomics(kind, dtype):
+    x = numbers(8, dtype=dtype)
+    out, before = numbers(8, dtype=dtype) // 2, torch.zeros(8, dtype=dtype)
+    atomics_kernel[(2,)](x, out, before, kind, 8)
+    return [out, before]
+
+
+for kind in "add max min and or xor xchg cas".split():
+    CASES[f"atomic_{kind}"] = lambda kind=kind: atomics(kind, torch.int32)
+for kind in "add max min xchg".split():
+    CASES[f"atomic_{kind}_of_floats"] = lambda kind=kind: atomics(kind, torch.float32)
+
+
+@triton.jit
+def scalar_atomics_kernel(lock_ptr, count_ptr, out_ptr):
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.debug_barrier()
+    count = tl.load(count_ptr)
+    tl.store(count_ptr, count + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(lock_ptr, 0)
+    tl.store(out_ptr + tl.program_id(0), tl.atomic_add(out_ptr + 4, 1) + count)
+
+
+@case
+def a_lock_and_a_counter():
+    lock, count, out = (torch.zeros(n, dtype=torch.int32) for n in (1, 1, 5))
+    scalar_atomics_kernel[(4,)](lock, count, out)
+    return [count, out]
+
+
+# ---- blocks ----
+@triton.jit
+def add_and_count(a, n, b, m):
+    return a + b, n + m
+
+
+@triton.jit
+def blocks_kernel(x_ptr, out_ptr, KIND: tl.constexpr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    y = x
+    if KIND == "sort":
+        y = tl.sort(x)
+    elif KIND == "sort down":
+        y = tl.sort(x, descending=True)
+    elif KIND == "topk":
+        y = tl.topk(tl.reshape(x, (2, N // 2)), N // 4).reshape((N // 2,)).to(x.dtype)
+        y = tl.join(y, y).reshape((N,))
+    elif KIND == "histogram":
+        y = tl.histogram((x + 11).to(tl.int32) // 4, N)
+    elif KIND == "gather":
+        y = tl.gather(x, (offs * 3) % N, axis=0)
+    elif KIND == "cumsum":
+        y = tl.cumsum(x, axis=0) + tl.cumprod(tl.where(offs < 3, x, 1), axis=0)
+    elif KIND == "scan":
+        y, n = tl.associative_scan((x, offs), 0, add_and_count)
+        y += n
+    elif KIND == "reduce":
+        total, n = tl.reduce((x, offs), 0, add_and_count)
+        y = x + total + n
+    elif KIND == "extrema":
+        low, where = tl.min(x, axis=0, return_indices=True)
+        y = (
+            x
+            + low * 2
+            + where
+            + tl.argmax(x, axis=0)
+            + tl.max(tl.reshape(x, (2, N // 2)), axis=1, keep_dims=True).sum()
+        )
+    elif KIND == "any":
+        y = x + tl.sum((x > 0).to(tl.int32)) + tl.xor_sum(offs, axis=0)
+    elif KIND == "shapes":
+        z = tl.reshape(x, (2, N // 2))
+        z = tl.trans(z) + tl.permute(z, (1, 0))
+        z = tl.expand_dims(tl.view(z, (N,)), 0).broadcast_to(1, N)
+        y = tl.ravel(z) + tl.flip(x, 0)
+    elif KIND == "split":
+        a, b = tl.split(tl.reshape(x, (N // 2, 2)))
+        y = tl.reshape(tl.join(b, a), (N,)) + tl.reshape(tl.cat(a, b, can_reorder=True), (N,)) * 0 + tl.interleave(a, b)
+    elif KIND == "swizzle":
+        i, j = tl.swizzle2d(offs // 4, offs % 4, N // 4, 4, 2)
+        y = i * 10 + j
+    elif KIND == "philox":
+        y = (tl.randint(7, offs) & 255) + (tl.rand(7, offs) * 256).to(tl.int32)
+    elif KIND == "softmax":
+        y = tl.where(tl.softmax(x.to(tl.float32)) >= 0.0, tl.sigmoid(x.to(tl.float32)) > 0.5, False).to(tl.int32)
+    elif KIND == "bits":
+        y = x.to(tl.int32)
+        y = (y << 2) ^ (y >> 1) | (y & 3) + (~y)
+        y = y.to(tl.float32).to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
+    elif KIND == "math":
+        y = tl.floor(x / 2) + tl.ceil(x / 3) + tl.abs(x) + tl.sqrt(x * x) + tl.fma(x, x, x) + tl.clamp(x, -1, 1)
+    elif KIND == "whole numbers":
+        i = x.to(tl.int32)
+        y = tl.cdiv(offs, 3) + tl.umulhi(offs.to(tl.uint32), offs.to(tl.uint32)).to(tl.int32) + (-i) + i % 4 + i // 2
+    elif KIND == "hints":
+        y = tl.load(
+            tl.multiple_of(tl.max_contiguous(x_ptr + offs, N), N), cache_modifier=".cg", eviction_policy="evict_last"
+        )
+        tl.assume(offs.shape[0] == N)
+        tl.device_assert(N > 1, "more than one")
+        tl.device_print("y", offs)
+    elif KIND == "libdevice":
+        y = libdevice.abs(x) + libdevice.rint(x / 2) * 0 + libdevice.floor(x)
+    elif KIND == "methods":
+        y = x.sum() + x.max() + x.min() + x.abs().to(x.dtype) + x.cumsum(0) + x.argmax(0)
+    tl.store(out_ptr + offs, y)
+
+
+def blocks(kind, dtype=torch.float32):
+    x = numbers(16, dtype=dtype)
+    out = out_like(x, dtype=torch.float32)
+    blocks_kernel[(1,)](x, out, kind, 16)
+    return [out]
+
+
+for kind in (
+    "sort, sort down, topk, gather, cumsum, scan, reduce, extrema, any, shapes, split, bits, whole numbers, hints, "
+    "histogram, swizzle, philox, softmax, methods"
+).split(", "):
+    CASES[f"blocks_{kind}".replace(" ", "_")] = lambda kind=kind: blocks(kind)
+    CASES[f"blocks_{kind}_of_int32".replace(" ", "_")] = lambda kind=kind: blocks(kind, torch.int32)
+
+
+CASES["blocks_math"] = lambda: blocks("math")
+CASES["blocks_libdevice"] = lambda: blocks("libdevice")
+
+
+@triton.jit
+def dot_kernel(a_ptr, b_ptr, out_ptr, PRECISION: tl.constexpr, K: tl.constexpr):
+    i, k = tl.arange(0, 16), tl.arange(0, K)
+    a = tl.load(a_ptr + i[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * 16 + i[None, :])
+    acc = tl.dot(a, b, input_precision=PRECISION, out_dtype=out_ptr.dtype.element_ty)
+    acc = tl.dot(a, b, acc, out_dtype=out_ptr.dtype.element_ty)
+    acc += tl.dot(a, b, out_dtype=out_ptr.dtype.element_ty)
+    tl.store(out_ptr + i[:, None] * 16 + i[None, :], acc)
+
+
+def products(dtype, out):
+    a, b, c = numbers(16, 32).to(dtype), numbers(32, 16).to(dtype), torch.zeros(16, 16, dtype=out)
+    dot_kernel[(1,)](a, b, c, "ieee", 32)
+    return [c]
+
+
+for dtype, out in [
+    (torch.float32,) * 2,
+    (torch.float16, torch.float32),
+    (torch.int8, torch.int32),
+    (torch.float16,) * 2,
+    (torch.float8_e5m2, torch.float32),
+]:
+    CASES[f"dot_of_{dtype}"] = lambda dtype=dtype, out=out: products(dtype, out)
+
+
+@triton.jit
+def batched_dot_kernel(a_ptr, out_ptr):
+    b, i = tl.arange(0, 2), tl.arange(0, 16)
+    offs = b[:, None, None] * 256 + i[None, :, None] * 16 + i[None, None, :]
+    a = tl.load(a_ptr + offs)
+    tl.store(out_ptr + offs, tl.dot(a, tl.trans(a, 0, 2, 1)))
+
+
+@case
+def batched_dot():
+    a = numbers(2, 16, 16)
+    out = out_like(a)
+    batched_dot_kernel[(1,)](a, out)
+    return [out]
+
+
+# ---- launches ----
+@triton.jit
+def grid_kernel(out_ptr, value):
+    x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(axis=2)
+    place = (x * tl.num_programs(1) + y) * tl.num_programs(2) + z
+    tl.store(out_ptr + place, place * value)
+
+
+@case
+def grids():
+    outs = [torch.full((24,), -1, dtype=torch.int32) for _ in range(7)]
+    grid_kernel[(2, 3, 4)](outs[0], 1)
+    grid_kernel[lambda meta: (2, meta["value"])](outs[1], 3)
+    grid_kernel[[2, 2]](outs[2], 1)
+    grid_kernel[(torch.tensor(3).item(), triton.cdiv(5, 2))](outs[3], value=2)
+    bound = grid_kernel[(4,)]
+    bound(outs[4], 5)
+    grid_kernel.run(outs[5], 5, grid=(3,), warmup=False)
+    grid_kernel[(0,)](outs[6], 1)
+    return outs
+
+
+def plain_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n) + 1, mask=offs < n)
+
+
+@triton.jit(do_not_specialize=["n"], debug=True, noinline=False)
+def decorated_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, inlined_nowhere(tl.load(x_ptr + offs, mask=offs < n)), mask=offs < n)
+
+
+@triton.jit(noinline=True)
+def inlined_nowhere(x):
+    return x + 2
+
+
+@case
+def ways_to_decorate():
+    x, outs = numbers(20), [out_like(numbers(20)) for _ in range(2)]
+    triton.jit(plain_kernel)[(3,)](x, outs[0], 20, BLOCK=8, num_warps=2, num_stages=1)
+    decorated_kernel[(3,)](x, outs[1], 20, 8)
+    return outs
+
+
+@case
+def warmup_launches_nothing():
+    x, out = numbers(8), out_like(numbers(8))
+    triton.jit(plain_kernel).warmup(x, out, 8, BLOCK=8, grid=(1,))
+    return [out]
+
+
+@triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})
+@triton.jit
+def heuristics_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n) * BLOCK, mask=offs < n)
+
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 8}, num_warps=2, pre_hook=lambda nargs: nargs["out_ptr"].zero_())], key=["n"]
+)
+@triton.heuristics({"WHOLE": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def tuned_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs) if WHOLE else tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, tl.load(out_ptr + offs, mask=offs < n) + x, mask=offs < n)
+
+
+@triton.heuristics({"WHOLE": lambda args: args["n"] % 8 == 0})
+@triton.autotune(configs=[triton.Config({"BLOCK": 8})], key=["n"])
+@triton.jit
+def other_order_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n) + WHOLE, mask=offs < n)
+
+
+@case
+def heuristics():
+    x, out = numbers(7), out_like(numbers(7))
+    heuristics_kernel[(1,)](x, out, 7)
+    return [out]
+
+
+@case
+def heuristics_below_autotune():
+    x, out = numbers(20), out_like(numbers(20))
+    tuned_kernel[lambda meta: (triton.cdiv(20, meta["BLOCK"]),)](x, out, 20)
+    return [out]
+
+
+@case
+def heuristics_above_autotune():
+    x, out = numbers(20), out_like(numbers(20))
+    other_order_kernel[lambda meta: (triton.cdiv(20, 8),)](x, out, 20)
+    return [out]
+
+
+@triton.jit
+def kinds_kernel(x_ptr, out_ptr, nothing_ptr, flag, factor, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    if nothing_ptr is not None:
+        x += tl.load(nothing_ptr + offs)
+    if flag:
+        x = x * factor
+    tl.store(out_ptr + offs, x, mask=(offs % 2 == 0) & (x != 3))
+    tl.store(out_ptr + N, tl.sum(x))
+
+
+@case
+def optional_pointers_and_flags():
+    outs = [out_like(numbers(9)) for _ in range(4)]
+    for out, other, flag in zip(outs, (None, numbers(8), None, numbers(8)), (True, False, 0, 1)):
+        kinds_kernel[(1,)](numbers(8), out, other, flag, 2.5, N=8)
+    return outs
+
+
+@case
+def a_parameter_and_a_view():
+    x, outs = torch.nn.Parameter(numbers(16)), [out_like(numbers(9)) for _ in range(2)]
+    kinds_kernel[(1,)](x.detach()[4:], outs[0], None, True, 2, 8)
+    kinds_kernel[(1,)](x, outs[1], None, False, 2, 8)
+    return outs
+
+
+@triton.jit
+def pointers_kernel(addresses_ptr, out_ptr, N: tl.constexpr):
+    which = tl.program_id(0)
+    x_ptr = tl.load(addresses_ptr + which).to(tl.pointer_type(tl.float32))
+    offs = tl.arange(0, N)
+    tl.store(out_ptr + which * N + offs, tl.load(x_ptr + offs))
+
+
+@case
+def a_table_of_addresses():
+    xs = [numbers(8), numbers(8) + 1]
+    out = torch.zeros(16)
+    pointers_kernel[(2,)](torch.tensor([x.data_ptr() for x in xs]), out, 8)
+    return [out]
+
+
+def data(outs) -> list:
+    """dtype, shape and numbers of tensors, as JSON can hold them."""
+    return [[str(out.dtype), list(out.shape), out.double().flatten().tolist()] for out in outs]
+
+
+def given(name) -> list | str:
+    """What a case gives; or the error, as a text."""
+    try:
+        return data(CASES[name]())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def padded(values, count=1):
+    return torch.cat([values, torch.full((count,), -1.0).to(values.dtype)])
+
+
+def flagged(x, factor):
+    shown = torch.where((torch.arange(8) % 2 == 0) & (x * factor != 3), x * factor, -1.0)
+    return torch.cat([shown, (x * factor).sum()[None]])
+
+
+#: What Triton's interpreter refuses, or can't do, in some version, and a GPU does.
+RIGHT = {
+    "constants": lambda: [padded((numbers(8) * 3 + 4)[:7]), numbers(8) + 2 + 4],
+    "atomic_xchg_of_floats": lambda: [
+        torch.cat([numbers(8)[:7], numbers(8)[7:] // 2]),
+        torch.cat([numbers(8)[:7], torch.zeros(1)]),
+    ],
+    "blocks_libdevice": lambda: [numbers(16).abs() + numbers(16)],
+    "grids": lambda: [
+        torch.where(torch.arange(24) < count, torch.arange(24) * value, -1).int()
+        for count, value in ((24, 1), (6, 3), (4, 1), (9, 2), (4, 5), (3, 5), (0, 1))
+    ],
+    "optional_pointers_and_flags": lambda: [
+        flagged(numbers(8) * (1 + at % 2), 2.5 if at in (0, 3) else 1) for at in range(4)
+    ],
+    "a_parameter_and_a_view": lambda: [flagged(numbers(16)[4:12], 2), flagged(numbers(16)[:8], 1)],
+}
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    out, sys.stdout = sys.stdout, sys.stderr  # a kernel may print
+    print(json.dumps({name: given(name) for name in CASES}), file=out)
