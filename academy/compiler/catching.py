@@ -16,6 +16,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from academy import grids
 from academy.compiler import machine_code, messages
 from academy.compiler.cards import Card
 from academy.compiler.overtaken import overtaken
@@ -47,7 +48,7 @@ class Catcher:
 
         def instead(kernel, *args, grid, warmup, **kwargs):
             if self.only in (None, kernel.fn.__name__):
-                self._compile(kernel, run, args, kwargs)
+                self._compile(kernel, run, args, kwargs, grid)
 
         def every(tuner, *args, **kwargs):
             tuner.nargs = dict(zip(tuner.arg_names, args))
@@ -70,17 +71,20 @@ class Catcher:
         finally:
             JITFunction.run, Autotuner.run = run, tune
 
-    def _compile(self, kernel: JITFunction, run: Any, args: tuple, kwargs: dict) -> None:
+    def _compile(self, kernel: JITFunction, run: Any, args: tuple, kwargs: dict, grid: Any) -> None:
         file, line = messages.place(kernel)
         entry: dict = dict(kernel=kernel.fn.__name__, file=file, line=line, arch=self.card.arch, problems=[], notes=[])
         entry["constants"], entry["options"] = _chosen(kernel, args, kwargs)
-        key = str((id(kernel), *map(_kind, args), *((name, _kind(value)) for name, value in kwargs.items())))
+        much = grids.excess(grid({**dict(zip(kernel.arg_names, args)), **kwargs}) if callable(grid) else grid)
+        key = str((id(kernel), much, *map(_kind, args), *((name, _kind(value)) for name, value in kwargs.items())))
         if key in self._seen or self.once and id(kernel) in self._seen:
             return
         self._seen.add(key)
         compiled, problems = _attempt(kernel, run, args, kwargs)
         if any(problem["kind"] == "small dot" for problem in problems):
             compiled, problems = self._larger(entry, problems[0]["message"], kernel, run, args, kwargs)
+        if much:
+            problems = [*problems, dict(kind="grid", file=file, line=line, message=f"{entry['kernel']}: {much}")]
         entry["problems"] = problems
         if compiled is not None:
             entry |= self._looked_at(compiled)
@@ -141,7 +145,7 @@ def _passed_over(configurations: list[dict]) -> None:
 def _same(entry: dict, other: dict) -> bool:
     """Two kinds of launches that lead to the same code, or to the same errors."""
     if "hash" in entry or "hash" in other:
-        return entry.get("hash") == other.get("hash")
+        return (entry.get("hash"), entry["problems"]) == (other.get("hash"), other["problems"])
     return (entry["kernel"], entry["problems"]) == (other["kernel"], other["problems"])
 
 

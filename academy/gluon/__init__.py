@@ -36,7 +36,7 @@ import torch
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.runtime.jit import JITFunction
 
-from academy import watching
+from academy import grids, watching
 from academy.gluon import functions as _functions  # noqa: F401  fills the table that `call` looks into
 from academy.gluon.errors import (
     Deadlock,
@@ -83,6 +83,8 @@ def simulate(
         GluonError: something is wrong with the kernel. `str(error)` says which seed repeats the schedule.
     """
     sizes = (*map(int, grid), 1, 1)[:3]
+    if much := grids.excess(sizes):
+        raise grids.GridTooLarge(f"{kernel.fn.__name__}: {much}")
     names = [parameter.name for parameter in kernel.params]
     given = {**dict(zip(names, args)), **{name: kwargs[name] for name in kwargs if name in names}}
     if "num_warps" in names:

@@ -16,6 +16,8 @@ import triton.language as tl
 from triton.language import semantic
 from triton.runtime import interpreter
 
+from academy import grids
+
 _TRITON = str(Path(triton.__file__).parent)
 _POINTER = "a pointer is an address, not the number there: tl.load reads it, as in tl.load(x_ptr + offsets, mask=mask)"
 
@@ -29,7 +31,8 @@ def install() -> None:
 
 
 def check_grid(kernel: str, grid) -> None:
-    """Raises TypeError for a grid that is no tuple, or has a size that is no int."""
+    """Raises TypeError for a grid that is no tuple, or has a size that is no int, and GridTooLarge for one that a GPU
+    doesn't take."""
     if not isinstance(grid, (tuple, list)):
         what = "a grid is a tuple of one to three numbers, or a function that returns one"
         raise TypeError(f"{kernel}[{grid!r}]: {what}; write {kernel}[({grid!r},)](…), with the comma")
@@ -38,6 +41,8 @@ def check_grid(kernel: str, grid) -> None:
             raise TypeError(
                 f"{kernel}[{tuple(grid)!r}]: there is no part of a program; round up with triton.cdiv(a, b)"
             )
+    if much := grids.excess(grid):
+        raise grids.GridTooLarge(f"{kernel}: {much}")
 
 
 def _refuse_indices() -> None:

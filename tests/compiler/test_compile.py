@@ -316,3 +316,16 @@ def test_what_the_assembler_gets_wrong_is_a_problem(file):
         assert "ptxas, lost the instruction that sets UR" in problem.message
     else:
         assert not narrow.problems
+
+
+def test_a_grid_that_a_gpu_does_not_take_is_named(file):
+    """Also where the same kernel was launched before with fewer programs."""
+    launches = "".join(
+        f"    scale_kernel[{grid}](x, x, 5, 2.0, BLOCK=16)\n" for grid in ("(1,)", "lambda at: (1, at['n'] << 14)")
+    )
+    report = compiler.compile_file(file(f"{SCALE}\ndef EXAMPLE():\n    x = torch.ones(5)\n{launches}"))
+    (problem,) = report.problems
+    assert problem.line == 6
+    assert problem.message.startswith(
+        "scale_kernel: 81,920 programs on axis 1 of the grid, and a GPU takes at most 65,535"
+    )

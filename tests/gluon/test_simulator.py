@@ -205,3 +205,8 @@ def test_shared_memory_has_an_end_and_global_memory_too():
 def test_what_the_simulator_lacks_is_said():
     with pytest.raises(gluon.NotModelled, match="no clusters"):
         kernels.stuck[(1,)](num_ctas=2)
+
+
+def test_more_programs_than_a_gpu_takes_are_refused():
+    with pytest.raises(RuntimeError, match="elements: 65,536 programs on axis 1 of the grid"):
+        gluon.simulate(kernels.elements, (1, 65_536), torch.ones(3), torch.ones(3), 3, 1, True, 4)

@@ -137,3 +137,13 @@ def test_an_error_in_a_kernel_ends_with_its_place(monkeypatch, deep, line, messa
     _, first, source, *hint = caught.value.__notes__[0].split("\n")
     assert place in first and source.strip() == line
     assert ["academy trace" in text for text in hint] == [True] * traceable
+
+
+@pytest.mark.parametrize(("grid", "message"), [
+    ((1, 65_536), "binary_kernel: 65,536 programs on axis 1 of the grid, and a GPU takes at most 65,535 there"),
+    (lambda arguments: (2, 1, 70_000), "binary_kernel: 70,000 programs on axis 2"),
+    ((2**31,), "binary_kernel: 2,147,483,648 programs on axis 0 of the grid, and a GPU takes at most 2,147,483,647"),
+])  # fmt: skip
+def test_more_programs_than_a_gpu_takes_are_refused(grid, message):
+    with pytest.raises(RuntimeError, match=message):
+        interpreter_cases.binary_kernel[grid](torch.ones(4), torch.ones(4), torch.ones(4), "add", 4)
