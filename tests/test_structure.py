@@ -102,7 +102,7 @@ ARROWS: dict[str, set[str]] = {
     "gluon": set(),
     "interpreter": set(),
     "traces": {"bench", "book", "compiler", "gluon", "interpreter"},
-    "judge": {"book", "gluon", "interpreter", "traces"},
+    "judge": {"book", "compiler", "gluon", "interpreter", "traces"},
     "formulas": {"book", "judge"},
     "exercises": {"book", "compiler", "interpreter", "judge", "traces"},
     "playground": {"book", "compiler", "exercises", "interpreter", "traces"},

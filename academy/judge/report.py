@@ -95,6 +95,8 @@ def show(report: Report, console: Console) -> None:
             console.print(f"\nwrong too: {', '.join(rest)} (--only {rest[0]} shows more)", highlight=False)
     for line in mutants(report):
         console.print(plain(line), highlight=False, soft_wrap=True)
+    if report.stand_ins:
+        console.print(plain(report.stand_ins), style="dim", highlight=False, soft_wrap=True)
     colour = "green" if report.right else "red"
     console.print(f"{plain(report.file)}: [{colour}]{plain(verdict(report))}[/]", highlight=False, soft_wrap=True)
     console.print(plain(report.device), style="dim", highlight=False, soft_wrap=True)
@@ -170,7 +172,10 @@ def _document(report: Report, body: str) -> str:
 
 def _body(report: Report) -> str:
     kind = "good" if report.right else "bad"
-    parts = [f'<section><p class="{kind}">{escape(verdict(report))}</p><p class=quiet>{escape(report.device)}</p>']
+    parts = [
+        f'<section><p class="{kind}">{escape(verdict(report))}</p><p class=quiet>{escape(report.device)}</p>',
+        *([f"<p class=quiet>{escape(report.stand_ins)}</p>"] if report.stand_ins else []),
+    ]
     for one in report.judged:
         parts.append(f"<h2>{escape(one.name)} against {escape(one.name)}_reference</h2><table>")
         for group, about in GROUPS.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from academy import device
+from academy.compiler import stand_in
 from academy.judge import kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
@@ -57,12 +59,14 @@ Source = File | Given
 
 @dataclass
 class Judged:
-    """One function: what it was tried with, and what became of it. gradients: see `trying.gradient_mode`."""
+    """One function: what it was tried with, and what became of it. gradients: see `trying.gradient_mode`. stand_ins:
+    what its file asked of a GPU that isn't there, in a sentence."""
 
     name: str
     gradients: str
     trials: list[Trial]
     outcomes: list[Outcome] = field(default_factory=list)
+    stand_ins: str = ""
 
     @property
     def wrong(self) -> list[Outcome]:
@@ -110,6 +114,11 @@ class Report:
         return self.complete and not self.broken and not self.wrong and bool(self.judged) and not idle
 
     @property
+    def stand_ins(self) -> str:
+        """What the file asked of a GPU that isn't there, in a sentence; "" if nothing."""
+        return next((one.stand_ins for one in self.judged), "")
+
+    @property
     def survivors(self) -> list[Fate]:
         return [fate for fate in self.mutants if fate.fate == "survived"]
 
@@ -121,6 +130,7 @@ class Report:
             "complete": self.complete,
             "broken": self.broken,
             "seconds": self.seconds,
+            "stand_ins": self.stand_ins,
             "functions": [
                 {"name": one.name, "gradients": one.gradients, "outcomes": [each.as_json() for each in one.outcomes]}
                 for one in self.judged
@@ -224,6 +234,18 @@ class Session:
 
 
 # ---------------------------------------------------------------- in a process of its own
+def _before_a_card(work: Callable) -> Callable:
+    """Of what runs the file: where there is no GPU, it is told that there is one, see `academy.compiler.stand_in`."""
+
+    @functools.wraps(work)
+    def walk(job: Any) -> Iterator:
+        with stand_in.for_files():
+            yield from work(job)
+
+    return walk
+
+
+@_before_a_card
 def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | str]:
     """The functions and their trials; or, as text, why there are none.
 
@@ -240,7 +262,7 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
         yield f"the file can't be imported: {type(error).__name__}: {error}"
         return
     for subject, (mode, plan) in zip(subjects, plans):
-        yield Judged(subject.name, mode, plan.trials(groups))
+        yield Judged(subject.name, mode, plan.trials(groups), stand_ins=stand_in.used())
 
 
 def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
@@ -259,6 +281,7 @@ def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
     return mode, plan
 
 
+@_before_a_card
 def _tried(job: tuple[Source, str, list[Trial]]) -> Iterator[Outcome]:
     source, name, trials = job
     (subject,) = [subject for subject in source.load() if subject.name == name]
@@ -266,6 +289,7 @@ def _tried(job: tuple[Source, str, list[Trial]]) -> Iterator[Outcome]:
         yield attempt(subject, trial)
 
 
+@_before_a_card
 def _judge_mutant(job: tuple[File, Mutant, int]) -> Iterator[str]:
     source, mutant, seed = job
     try:

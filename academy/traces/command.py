@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> int:
     for warning in faults.warnings(recording):
         Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     own = not path.is_relative_to(store.ROOT / layout.KERNELS)
+    if told := recording.data.get("stand_ins"):
+        Console().print(f"note: {told}", highlight=False, markup=False, soft_wrap=True)
     if own and not wrong and faults.hides_strides(recording):
         Console().print(f"note: {faults.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     sizes = faults.sizes_to_change(path, recording) if own and not wrong else []

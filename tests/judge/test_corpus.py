@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
+import triton
 
 from academy import cli, device
 
@@ -66,6 +67,8 @@ def case(row: Row):
     marks = [pytest.mark.nightly] if row.nightly else []
     if row.card and not device.INTERPRET:
         marks.append(pytest.mark.skip(reason=row.card))
+    if triton.__version__ >= "3.9" and "make_block_ptr" in row.path.read_text("utf-8"):
+        marks.append(pytest.mark.skip(reason="Triton 3.9 has no block pointers any more"))
     if row.expected in ("missed", "blamed"):
         marks.append(pytest.mark.xfail(reason=f"{row.expected}: {row.kind}", raises=AssertionError))
     return pytest.param(row, id=str(row), marks=marks)
