@@ -32,6 +32,8 @@ LARGEST = torch.finfo(torch.float32).max
 SMALLEST = torch.finfo(torch.float32).tiny
 #: Triton's largest block, in elements.
 LARGEST_BLOCK = 2**20
+#: Programs that CUDA launches along the second and the third axis of a grid. (Along the first it is 2³¹ − 1.)
+MOST_PROGRAMS = 65_535
 
 
 def tensors(**named: torch.Tensor) -> None:
@@ -187,6 +189,16 @@ def power_of_two(**named: int | None) -> None:
         whole_number(name, value, at_most=LARGEST_BLOCK)
         if value < 1 or value & (value - 1):
             raise ValueError(f"{name} must be a power of two, got {value}")
+
+
+def programs(name: str, what: str, count: int, each: int = 1) -> None:
+    """`name` has `count` rows, columns or heads (`what`), of which a program on a grid's second or third axis takes
+    `each`: there must be programs enough."""
+    if count > MOST_PROGRAMS * each:
+        note = f"{MOST_PROGRAMS:,} programs" + (f" of {each:,} each" if each > 1 else "")
+        raise ValueError(
+            f"{name} must have at most {MOST_PROGRAMS * each:,} {what}, got {count:,}: a launch has {note}"
+        )
 
 
 def positive(**named: int) -> None:

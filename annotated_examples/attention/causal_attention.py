@@ -300,6 +300,7 @@ def contract(q, k, v, scale):
     checks.same_dtype(q=q, k=k, v=v)
     checks.dimensions("q", q, 4, "B, H, T, D")
     checks.same_shape(q=q, k=k, v=v)
+    checks.programs("q", "heads", q.shape[1])
     D = q.shape[-1]
     if D not in HEAD_DIMENSIONS:
         allowed = ", ".join(map(str, HEAD_DIMENSIONS))

@@ -199,6 +199,7 @@ def contract(q, k, v, causal, scale, window, softcap, sinks, return_lse, layout=
     same_device(q=q, k=k, v=v)
     checks.choice("return_lse", return_lse, (True, False))
     group_contract(q, k, 1, "k and v")
+    checks.programs("q", "heads", q.shape[1])
     if k.shape[-1] != q.shape[-1] or q.dim() == 4 and k.shape[0] != q.shape[0]:
         raise ValueError(f"k must have the batch and head dimension of q, {tuple(q.shape)}, got {tuple(k.shape)}")
     scale = options_contract(q, scale, softcap, sinks)

@@ -67,6 +67,7 @@ def items(n_items, labels, ignore_index):
 def loss_contract(name, x, labels, vocab, logit_softcapping, logit_scaling, n_items, ignore_index):
     checks.dtypes(INTEGERS, labels=labels)
     checks.shape("labels", labels, x.shape[:-1], f"one label for each row of {name}")
+    checks.programs(name, "classes", vocab, 4096)
     if labels.device != x.device:
         raise ValueError(f"labels must be on the device of {name}, {x.device}, got {labels.device}")
     checks.number("logit_softcapping", logit_softcapping, at_least=0)

@@ -10,27 +10,41 @@ knows the arguments and the shapes of the results. Elsewhere it is called direct
 from academy import device  # noqa: F401  before anything imports triton
 
 import functools
+import inspect
 import re
 
 import torch
+
+# An argument's name in a schema.
+NAME = r"\w+(?=[,)])"
 
 
 def opaque(schema, empty):
     """Decorate a launcher: inside `torch.compile` it is a custom operator.
 
     Args:
-        schema: of the operator, such as `"(Tensor x, *, bool inverse) -> Tensor"`. A compiled call drops keyword
-            arguments that it doesn't name, which are the sizes of tiles. `Tensor(a!) state` is written to, and so are
-            all of `Tensor(a!)[] pads`.
+        schema: of the operator, such as `"(Tensor x, *, bool inverse) -> Tensor"`. The launcher's defaults are added to
+            it. A compiled call drops keyword arguments that it doesn't name, which are the sizes of tiles. `Tensor(a!)
+            state` is written to, and so are all of `Tensor(a!)[] pads`.
         empty: takes the same arguments and returns empty tensors like the results.
     """
 
     def decorate(launch):
-        named = set(re.findall(r"(\w+)(?=[,)])", schema.partition("->")[0]))
+        arguments, arrow, results = schema.partition(" ->")
+        parameters = inspect.signature(launch).parameters.values()
+        defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+        positional, keywords = (re.findall(NAME, part) for part in (arguments + ",").partition("*")[::2])
+        named = {*positional, *keywords}
+        declared = re.sub(NAME, lambda name: with_default(name[0], defaults), arguments) + arrow + results
         written = re.findall(r"Tensor\(\w!\)(?:\[\])? (\w+)", schema)
         name = f"{launch.__module__.replace('.', '_')}::{launch.__name__}"
-        operator = torch.library.custom_op(name, launch, mutates_args=written, schema=schema)
-        operator.register_fake(empty)
+        operator = torch.library.custom_op(name, launch, mutates_args=written, schema=declared)
+
+        @operator.register_fake
+        def fake(*given, **options):
+            # PyTorch leaves out what is as the schema says.
+            rest = (defaults[name] for name in positional[len(given) :])
+            return empty(*given, *rest, **{name: defaults[name] for name in keywords if name in defaults} | options)
 
         @functools.wraps(launch)
         def launcher(*tensors, **options):
@@ -41,6 +55,15 @@ def opaque(schema, empty):
         return launcher
 
     return decorate
+
+
+def with_default(name, defaults):
+    """An argument of a schema with its default, if it has one, as PyTorch writes it."""
+    if name not in defaults:
+        return name
+    value = defaults[name]
+    text = f'"{value}"' if isinstance(value, str) else list(value) if isinstance(value, tuple) else value
+    return f"{name}={text}"
 
 
 # ## Low-bit products
@@ -61,10 +84,10 @@ def opaque_product(more="", hints=HINTS):
         return a.new_empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype)
 
     def decorate(launch):
-        def product(a, words, scales, zeros, zero, scales_a, **options):
+        @functools.wraps(launch)
+        def product(a, words, scales, zeros, zero, scales_a=None, **options):
             return launch(a, words, scales, zero if zeros is None else zeros, scales_a=scales_a, **options)
 
-        product.__module__, product.__name__ = launch.__module__, launch.__name__
         compiled = opaque(PRODUCT.format(hints + more), empty)(product)
 
         @functools.wraps(launch)

@@ -24,7 +24,7 @@ def opaque_decode(launch_forward):
     def operator(
         q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, lengths: torch.Tensor,
         block_table: torch.Tensor | None, scale: float, left: int, softcap: float, sinks: torch.Tensor | None,
-        num_splits: int | None,
+        num_splits: int | None = None,
     ) -> torch.Tensor:  # fmt: skip
         return launch_forward(q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits)
 

@@ -3,48 +3,50 @@ r"""
 
 Dynamo can't trace a launcher that writes to parts of one tensor, piece by piece, and multiplies in mixed precision.
 `opaque_loss` turns a loss's two launchers into custom operators, which the compiler doesn't look into. It asks the
-`fake` functions for shapes, and the launchers are called when the compiled model runs.
+functions `empty` for shapes, and the launchers are called when the compiled model runs.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
 
+import functools
+
 import torch
+
+from annotated_examples.common.opaque import opaque
+
+OPTIONS = "float softcap, float scaling, SymInt ignore_index"
+FORWARD = (
+    f"(Tensor x, Tensor weight, Tensor labels, Tensor? bias, Tensor? n_items, {OPTIONS}) -> (Tensor, Tensor, Tensor)"
+)
+BACKWARD = (
+    "(Tensor dloss, Tensor x, Tensor weight, Tensor labels, Tensor? bias, Tensor n_items, Tensor row_max, "
+    f"Tensor row_sum, {OPTIONS}, *, bool[] needs) -> Tensor[]"
+)
+
+
+def empty_forward(x, weight, labels, *rest):
+    return tuple(x.new_empty(shape, dtype=torch.float32) for shape in ((), labels.numel(), labels.numel()))
+
+
+def empty_backward(dloss, x, weight, labels, bias, *rest, needs):
+    return [value.new_empty(value.shape) for value, need in zip((x, weight, bias), needs) if need]
 
 
 # An operator takes tensors and numbers, and returns new tensors. So `n_items` has to be a tensor, and a gradient that
 # isn't wanted is left out of the list.
 def opaque_loss(launch_forward, launch_backward):
     """The two launchers of a loss of `x`, `weight` and `bias`, as custom operators for compiled models."""
-    name, forward_name, backward_name = (
-        text.replace(".", "_")
-        for text in (launch_forward.__module__, launch_forward.__name__, launch_backward.__name__)
-    )
 
-    @torch.library.custom_op(f"{name}::{forward_name}", mutates_args=())
-    def forward_operator(
-        x: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, bias: torch.Tensor | None, n_items: torch.Tensor,
-        softcap: float, scaling: float, ignore_index: int,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-        loss, saved = launch_forward(x, weight, labels, bias, n_items, softcap, scaling, ignore_index)
+    @opaque(FORWARD, empty_forward)
+    @functools.wraps(launch_forward)
+    def forward_operator(*arguments):
+        loss, saved = launch_forward(*arguments)
         return loss, *(value.clone() for value in saved[-2:])  # results of an operator share no memory
 
-    @forward_operator.register_fake
-    def _(x, weight, labels, bias, n_items, softcap, scaling, ignore_index):
-        return tuple(x.new_empty(shape, dtype=torch.float32) for shape in ((), labels.numel(), labels.numel()))
-
-    @torch.library.custom_op(f"{name}::{backward_name}", mutates_args=())
-    def backward_operator(
-        dloss: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, bias: torch.Tensor | None,
-        n_items: torch.Tensor, row_max: torch.Tensor, row_sum: torch.Tensor,
-        softcap: float, scaling: float, ignore_index: int, needs: list[bool],
-    ) -> list[torch.Tensor]:  # fmt: skip
-        saved = x, weight, labels, bias, n_items, row_max, row_sum
-        gradients = launch_backward(dloss, *saved, softcap, scaling, ignore_index, needs=needs)
-        return [gradient for gradient in gradients if gradient is not None]
-
-    @backward_operator.register_fake
-    def _(dloss, x, weight, labels, bias, n_items, row_max, row_sum, softcap, scaling, ignore_index, needs):
-        return [value.new_empty(value.shape) for value, need in zip((x, weight, bias), needs) if need]
+    @opaque(BACKWARD, empty_backward)
+    @functools.wraps(launch_backward)
+    def backward_operator(*arguments, **needs):
+        return [gradient for gradient in launch_backward(*arguments, **needs) if gradient is not None]
 
     def forward(x, weight, labels, bias, n_items, softcap, scaling, ignore_index):
         options = float(softcap), float(scaling), ignore_index
@@ -54,7 +56,7 @@ def opaque_loss(launch_forward, launch_backward):
     def backward(dloss, *saved_and_options, needs):
         *saved, softcap, scaling, ignore_index = saved_and_options
         needs = list(needs)
-        found = iter(backward_operator(dloss, *saved, float(softcap), float(scaling), ignore_index, needs))
+        found = iter(backward_operator(dloss, *saved, float(softcap), float(scaling), ignore_index, needs=needs))
         return tuple(next(found) if need else None for need in needs)
 
     return forward, backward

@@ -154,13 +154,13 @@ def opaque(launch_forward):
 
     @torch.library.custom_op(name, mutates_args=())
     def operator(
-        a: torch.Tensor, b: torch.Tensor, activation: str | None, save_z: bool
+        a: torch.Tensor, b: torch.Tensor, activation: str | None = None, save_z: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         result = launch_forward(a, b, activation, save_z=save_z)
         return result if save_z else (result, result.new_empty(0))
 
     @operator.register_fake
-    def fake(a, b, activation, save_z):
+    def fake(a, b, activation=None, save_z=False):
         c = a.new_empty(a.shape[0], b.shape[1])
         return c, c.new_empty(c.shape if save_z else 0)
 

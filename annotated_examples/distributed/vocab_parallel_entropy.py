@@ -199,6 +199,7 @@ def contract(logits, logit_scaling):
     checks.tensors(logits=logits)
     checks.dtypes(logits=logits)
     checks.dimensions("logits", logits, range(1, 65), "columns lie along the last")
+    checks.programs("logits", "columns", logits.shape[-1], 4096)
     checks.number("logit_scaling", logit_scaling, at_least=0)
 
 

@@ -283,8 +283,10 @@ def decode_kernel(
     words_ptr, scale_ptr, weight_ptr,  # (N, K // 8), words of eight codes; (N, K // 32), bytes; (N, K), contiguous
     N, K, stride_wn, stride_sn, stride_sk, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_w = tl.program_id(0) * (BLOCK_K // 8) + tl.arange(0, BLOCK_K // 8)
+    blocks = tl.cdiv(K, BLOCK_K)
+    pid_n, pid_k = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_w = pid_k * (BLOCK_K // 8) + tl.arange(0, BLOCK_K // 8)
     mask = (offs_n < N)[:, None] & (offs_w < K // 8)[None, :]
     words = tl.load(words_ptr + offs_n[:, None] * stride_wn + offs_w[None, :], mask=mask, other=0)
     scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + (offs_w // 4)[None, :] * stride_sk
@@ -294,7 +296,7 @@ def decode_kernel(
     weight = bits.to(tl.float32, bitcast=True) * 8.507059173023462e37 * scale[:, :, None]
     # Codes 1, 2, 3 and 4 are 0.5, 1, 1.5 and 2, times 4: `pid=0: weight[0, :4] = [2, 4, 6, 8]`.
     weight = tl.reshape(weight, (BLOCK_N, BLOCK_K)).to(weight_ptr.dtype.element_ty)
-    offs_k = tl.program_id(0) * BLOCK_K + tl.arange(0, BLOCK_K)
+    offs_k = pid_k * BLOCK_K + tl.arange(0, BLOCK_K)
     inside = (offs_n < N)[:, None] & (offs_k < K)[None, :]
     tl.store(weight_ptr + offs_n[:, None] * K + offs_k[None, :], weight, mask=inside)
 
@@ -398,7 +400,7 @@ def decoded(codes, scale, dtype, *, BLOCK_N=4, BLOCK_K=1024):
     words, (N, K) = codes.view(torch.int32), (len(codes), 2 * codes.shape[1])
     weight = torch.empty(N, K, dtype=dtype, device=codes.device)
     launch(
-        decode_kernel, (cdiv(K, BLOCK_K), cdiv(N, BLOCK_N)), (words, scale, weight),
+        decode_kernel, (cdiv(K, BLOCK_K) * cdiv(N, BLOCK_N),), (words, scale, weight),
         (N, K, words.stride(0), *scale.stride()), BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K,
     )  # fmt: skip
     return weight

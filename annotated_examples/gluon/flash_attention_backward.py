@@ -99,7 +99,7 @@ def row_numbers_kernel(
     do_ptr, do_strides = do_tensor
     dlse_ptr, dlse_strides = dlse_tensor
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [32 * 8 // D, D // 8], [4, 1], [1, 0])
-    tile, row = gl.program_id(0), gl.program_id(1).to(gl.int64)
+    row, tile = gl.program_id(0).to(gl.int64), gl.program_id(1)
     b, h = row // H, row % H
     offs_m = tile * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout)).to(gl.int64)
     offs_d = gl.arange(0, D, gl.SliceLayout(0, layout))[None, :]
@@ -113,10 +113,10 @@ def row_numbers_kernel(
         dlse_rows = dlse_ptr + b * dlse_strides[0] + h * dlse_strides[1] + offs_m * dlse_strides[2]
         delta -= gl.load(dlse_rows, mask=inside, other=0.0)
     lse = gl.load(lse_ptr + row * T + offs_m, mask=inside, other=0.0)
-    padded = gl.num_programs(0) * BLOCK_M
+    padded = gl.num_programs(1) * BLOCK_M
     gl.store(lse2_ptr + row * padded + offs_m, lse * LOG2E)
     gl.store(delta_ptr + row * padded + offs_m, delta)
-    gl.store(turn_ptr + row * gl.num_programs(0) + tile, 0)
+    gl.store(turn_ptr + row * gl.num_programs(1) + tile, 0)
     first = (tile == 0) & (row == 0)
     gl.store(next_ptr, 0, mask=first)
     gl.store(next_ptr + 1, 0, mask=first)
@@ -500,11 +500,12 @@ def attention_backward(
     device.require("gluon", "flash_attention", q.device.index)
     queries, stages, heads = TILES[64 if D <= 64 else 128]
     BLOCK_M, STAGES = BLOCK_M or queries, STAGES or stages
+    checks.programs("q", "queries", T, BLOCK_M)
     tiles_m, tiles_n = triton.cdiv(T, BLOCK_M), triton.cdiv(S, 128)
     lse2, delta = torch.empty((2, B, H, tiles_m * BLOCK_M), dtype=torch.float32, device=q.device)
     turn = torch.empty((B * H * tiles_m + 2,), dtype=torch.int32, device=q.device)
     sums = torch.empty((B, H, T, D), dtype=torch.float32, device=q.device)
-    row_numbers_kernel[(tiles_m, B * H)](
+    row_numbers_kernel[(B * H, tiles_m)](
         (o, o.stride()), (do, do.stride()), (dlse, (0, 0, 0) if dlse is None else dlse.stride()),
         lse.contiguous(), lse2, delta, turn, turn[-2:], H, T, D=D, BLOCK_M=BLOCK_M, num_warps=4,
     )  # fmt: skip

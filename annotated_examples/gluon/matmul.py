@@ -338,6 +338,7 @@ def _prepared(a, b):
 
 def matmul_tile(a, b, *, BLOCK_M=128, BLOCK_N=128, BLOCK_K=64, STAGES=4, num_warps=8):
     """One tile a program, one group of warps. Tiles: powers of two; BLOCK_M a multiple of 16 num_warps."""
+    checks.programs("b", "columns", b.shape[1], BLOCK_N)
     a, right, B_NK, c = _prepared(a, b)
     (M, K), N = a.shape, b.shape[1]
     if not (M and N and K):

@@ -212,6 +212,7 @@ def copy_ring_kernel(
 # One for each kernel, so that they can be compared; the public function uses the ring. Tiles are `ROWS` x 64.
 # `device.require` raises an error on a GPU that isn't a Hopper.
 def copy_lanes(x, scale=1.0, *, ROWS=64, num_warps=4):
+    checks.programs("x", "columns", x.shape[1], COLUMNS.value)
     x = aligned(x)
     y = aligned_empty(*x.shape, x.dtype, x.device)
     grid = triton.cdiv(x.shape[0], ROWS), triton.cdiv(x.shape[1], COLUMNS.value)
@@ -223,6 +224,7 @@ def copy_lanes(x, scale=1.0, *, ROWS=64, num_warps=4):
 
 
 def copy_tile(x, scale=1.0, *, ROWS=64, num_warps=4):
+    checks.programs("x", "columns", x.shape[1], COLUMNS.value)
     x = aligned(x)
     y = aligned_empty(*x.shape, x.dtype, x.device)
     grid = triton.cdiv(x.shape[0], ROWS), triton.cdiv(x.shape[1], COLUMNS.value)

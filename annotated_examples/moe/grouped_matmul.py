@@ -217,6 +217,8 @@ def contract(a, b, offsets, bias, out_dtype):
     if a.shape[1] != b.shape[-2]:
         raise ValueError(f"b must have {a.shape[1]} rows, as many as a has columns, got shape {tuple(b.shape)}")
     of_rows = b.dim() == 3
+    checks.programs("a", "columns" if of_rows else "rows", a.shape[of_rows], 64)
+    checks.programs("b", "columns", b.shape[-1], 64)
     offsets_contract(offsets, b.shape[0] if of_rows else None, len(a) if of_rows else len(b))
     if bias is not None and not of_rows:
         raise ValueError("bias must be None where b has 2 dimensions")

@@ -380,6 +380,7 @@ def contract(x, experts, weights, gate_up, down, plan):
     checks.dimensions("x", x, 2, "tokens, width")
     checks.dimensions("down", down, 3, "experts, width, inner width")
     E, H, N = down.shape
+    checks.programs("down", "rows or columns", max(H, N), 64)
     if not 1 <= E <= MOST_EXPERTS:
         raise ValueError(f"down must have 1 to {MOST_EXPERTS} experts, got shape {tuple(down.shape)}")
     checks.shape("down", down, (E, x.shape[1], N), "as wide as x")

@@ -163,6 +163,7 @@ def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     (M, K), N = x.shape, y.shape[1]
     z = torch.empty((M, N), dtype=x.dtype, device=x.device)
     if z.numel():
+        checks.programs("y", "columns", N, BLOCK_N)
         grid = (triton.cdiv(M, BLOCK_M), triton.cdiv(N, BLOCK_N))
         matmul_kernel[grid](
             x, y, z, M, N, K, *x.stride(), *y.stride(), *z.stride(),

@@ -485,6 +485,143 @@ CASES = [
     case("fast.linear_recurrence", "linear_recurrence", gates_and_values, in_one, return_final_state=True),
     case("fast.linear_recurrence", "linear_recurrence_varlen", packed_and_long_gates),
 ]
+
+
+def counted(grouped: Callable) -> Callable:
+    """The rows of each expert are counted inside the function."""
+
+    def call(a, b, offsets, **options):
+        of_row = torch.bucketize(torch.arange(32, device=offsets.device), offsets, right=True)
+        return grouped(a, b, torch.bincount(of_row, minlength=4)[:3].cumsum(0).int(), **options)
+
+    return call
+
+
+def with_a_plan(mlp: Callable) -> Callable:
+    """Sorted once, beforehand."""
+
+    def call(experts, **tensors):
+        from annotated_examples.moe.router import sort_by_expert
+
+        return mlp(experts=experts, plan=sort_by_expert(experts, len(tensors["down"])), **tensors)
+
+    return call
+
+
+def of_a_size(bounds: str, length: int) -> Callable[[Callable], Callable]:
+    """Sequences whose ends are made inside the function."""
+    ends = dict.fromkeys(bounds.split(), length)
+    return lambda function: (
+        lambda **given: function(
+            **given | {name: torch.tensor([0, 30, end], dtype=torch.int32, device=DEVICE) for name, end in ends.items()}
+        )
+    )
+
+
+def and_all_of_it(bounds: str, length: int) -> Callable[[Callable], Callable]:
+    return lambda function: in_one(of_a_size(bounds, length)(function))
+
+
+def without(inputs: Callable[[], dict], *names: str, **more: Callable) -> Callable[[], dict]:
+    """Inputs less some, and with others."""
+    return lambda: {k: v for k, v in inputs().items() if k not in names} | {k: make() for k, make in more.items()}
+
+
+def pages() -> dict:
+    """Two sequences of 30 and 20 keys, in pages of 16."""
+    lengths = torch.tensor([30, 20], dtype=torch.int32, device=DEVICE)
+    table = torch.tensor([[3, 1], [0, 2]], dtype=torch.int32, device=DEVICE)
+    caches = {name: randn(4, 16, 2, 64, dtype=BF16) for name in ("k_cache", "v_cache")}
+    return dict(q=randn(2, 4, 64, dtype=BF16), **caches, lengths=lengths, block_table=table, sinks=randn(4))
+
+
+def bytes_of(quantize: Callable) -> Callable:
+    """Codes and scales, as numbers."""
+    return lambda *tensors, **options: torch.cat(
+        [part.view(torch.uint8).float().flatten() for part in quantize(*tensors, **options)]
+    )
+
+
+def third_ignored() -> dict:
+    """Every label is a column; the fourth one is ignored where `ignore_index` is 3."""
+    return logits() | dict(labels=torch.arange(6, device=DEVICE))
+
+
+def hidden_of_third_ignored() -> dict:
+    return hidden_states(True)() | dict(labels=torch.arange(6, device=DEVICE))
+
+
+def under_a_tensors_scale() -> dict:
+    return dict(x=randn(6, 320, dtype=BF16), per_tensor_scale=torch.full((), 0.01, device=DEVICE))
+
+
+#: What the functions of `CASES` can do besides.
+OPTIONS = [
+    *both(*LAYERNORM, "layernorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), eps=1e-3),
+    *both(*RMSNORM, "rmsnorm", lambda: dict(x=randn(6, 1000, dtype=BF16)), eps=1e-3),
+    *both(*RMSNORM, "add_rmsnorm", lambda: scaled_rows() | dict(residual=randn(6, 1000, dtype=BF16)), stacked,
+          eps=1e-3, offset=1.0),
+    case("recurrences.l2_normalize", "l2_normalize", lambda: dict(x=randn(6, 100, dtype=BF16)), eps=1e-3),
+    case("classics.geglu", "geglu_packed", lambda: dict(x=randn(5, 600, dtype=BF16)), approximate="tanh"),
+    *both(*CROSS_ENTROPY, "cross_entropy_loss", without(third_ignored, n_items=lambda: torch.tensor(4, device=DEVICE)),
+          ignore_index=3),
+    case("fast.cross_entropy", "cross_entropy_loss_", third_ignored,
+         lambda loss: lambda logits, labels: loss(logits * 1.0, labels, 30.0, 0.5, 4, 3)),
+    *both(*LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden_of_third_ignored, n_items=4, ignore_index=3),
+    case("fast.linear_cross_entropy", "linear_cross_entropy_lean", hidden_of_third_ignored, logit_softcapping=30.0,
+         logit_scaling=0.5, ignore_index=3),
+    case("distributed.vocab_parallel_cross_entropy", "vocab_parallel_cross_entropy", third_ignored, reduction="none",
+         logit_scaling=0.5, ignore_index=3),
+    case("distributed.vocab_parallel_cross_entropy", "vocab_parallel_cross_entropy", logits, n_items=4),
+    case("distributed.vocab_parallel_cross_entropy", "vocab_parallel_linear_cross_entropy", hidden_states(),
+         z_loss=0.01, label_smoothing=0.1),
+    case("distributed.vocab_parallel_entropy", "vocab_parallel_entropy",
+         lambda: dict(logits=randn(6, 1000, dtype=BF16)), logit_scaling=0.5),
+    case("attention.causal_attention", "causal_attention", one_head_each, scale=0.2),
+    *both(*ATTENTION, "flash_attention", queries_keys_values, in_one, scale=0.2, window=(3, 2), return_lse=True),
+    *both(*ATTENTION, "flash_attention_varlen", without(sequences, sinks=lambda: randn(4, dtype=BF16)),
+          and_all_of_it("cu_seqlens_q cu_seqlens_k", 40), scale=0.2, window=9, causal=True, softcap=5.0,
+          return_lse=True, max_seqlen_q=30, max_seqlen_k=30),
+    *both("attention.decode", "fast.decode", "decode_attention", pages, scale=0.2, window=9, softcap=5.0,
+          num_splits=2),
+    *both("recurrences.causal_conv1d", "fast.causal_conv1d", "causal_conv1d_varlen", packed_and_long,
+          and_all_of_it("cu_seqlens", 40), return_final_state=True),
+    *both("recurrences.linear_recurrence", "fast.linear_recurrence", "linear_recurrence_varlen", packed_and_long_gates,
+          and_all_of_it("cu_seqlens", 40), return_final_state=True),
+    *both(*LINEAR_ATTENTION, "linear_attention", without(with_a_state, "g"), in_one, scale=0.5,
+          return_final_state=True),
+    *both(*LINEAR_ATTENTION, "linear_attention_varlen", packed_tokens, and_all_of_it("cu_seqlens", 40), scale=0.5,
+          return_final_state=True),
+    *both(*DELTA_RULE, "gated_delta_rule", lambda: short_keys() | with_a_state(), in_one, scale=0.5,
+          return_final_state=True),
+    *both(*DELTA_RULE, "gated_delta_rule_varlen", packed_short_keys, and_all_of_it("cu_seqlens", 40), scale=0.5,
+          return_final_state=True),
+    case("recurrences.gated_delta_rule_step", "gated_delta_rule_step_", one_short_key,
+         lambda step: lambda state, **rest: step(state.clone(), slots=torch.zeros(1, dtype=torch.int32, device=DEVICE),
+                                                 **rest), scale=0.5),
+    case("fp8.quantize", "quantize_fp8", lambda: dict(x=randn(6, 300, dtype=BF16)), bytes_of, dtype=torch.float8_e5m2,
+         power_of_two=True, seed=3),
+    case("fp8.quantize", "quantize_fp8_delayed", with_a_scale, codes, dtype=torch.float8_e5m2),
+    *[case(module, "scaled_matmul", scaled_codes("row"), recipe="row", out_dtype=torch.float32, use_fast_accum=True)
+      for module in SCALED_MATMUL],
+    *[case("fp8.linear", "float8_linear", of_a_linear_layer, recipe=recipe, power_of_two=True, grad_seed=3)
+      for recipe in ("tensor", "row", "row_gw_hp", "block")],
+    case("mx.microscaling", "quantize_mx", lambda: dict(x=randn(6, 320, dtype=BF16)), bytes_of,
+         elem_dtype=torch.float4_e2m1fn_x2, scaling="floor", seed=3),
+    case("mx.microscaling", "quantize_nvfp4", under_a_tensors_scale, bytes_of, seed=3),
+    *both(*MX_MATMUL, "mx_matmul", microscaled_weights, format="e2m1", out_dtype=torch.float32),
+    case("moe.router", "route", lambda: dict(logits=randn(5, 12, dtype=BF16), bias=randn(12)), weights_alone, top_k=2,
+         renormalize=False, scale=2.0),
+    case("moe.router", "load_balancing_loss", lambda: dict(logits=randn(5, 12, dtype=BF16)) | routed(),
+         score="sigmoid"),
+    *both(*GROUPED, "grouped_matmul", without(rows_of_experts, "bias"), counted, out_dtype=torch.float32),
+    *both(*GROUPED, "grouped_matmul", columns_of_experts, counted),
+    *both(*EXPERTS, "moe_mlp", tokens_of_experts, with_a_plan),
+    case("choosing.sample", "sample", lambda: dict(logits=randn(5, 300, dtype=BF16)), numbers_of_tokens, seed=7,
+         temperature=0.5),
+]  # fmt: skip
+
+
 FORWARD_ONLY = {"tutorials.matmul_blocked", "attention.decode", "fast.decode"}
 FORWARD_ONLY |= {
     "distributed.all_reduce",

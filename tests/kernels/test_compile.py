@@ -16,7 +16,10 @@ import torch
 
 from academy import device
 from tests.kernels.harness import needs_torchs_own_triton, randn
-from tests.kernels.public_functions import BF16, CASES, labels
+from tests.kernels.public_functions import BF16, CASES, OPTIONS, labels
+
+#: Compiled in every run of the tests, without a GPU: a plain launch, and operators forward and backward.
+ALWAYS = ("tutorials.vector_add.vector_add()", "fast.grouped_matmul.grouped_matmul()")
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def results(function: Callable, inputs: dict, wanted: list[torch.Tensor]) -> lis
 
 @pytest.mark.gpu
 @needs_torchs_own_triton
-@pytest.mark.parametrize("loaded", CASES, indirect=True, ids=str)
+@pytest.mark.parametrize("loaded", CASES + OPTIONS, indirect=True, ids=str)
 def test_compiles_without_a_graph_break(loaded):
     function, inputs, differentiable = loaded
     torch.compiler.reset()
@@ -59,16 +62,17 @@ def test_compiles_without_a_graph_break(loaded):
 @pytest.mark.skipif(not device.INTERPRET, reason="about Triton's interpreter")
 @pytest.mark.parametrize(
     "loaded",
-    [pytest.param(case, marks=[] if "vector_add" in str(case) else pytest.mark.nightly) for case in CASES],
+    [pytest.param(case, marks=[] if str(case) in ALWAYS else pytest.mark.nightly) for case in CASES + OPTIONS],
     indirect=True,
     ids=str,
 )
 def test_an_interpreted_kernel_breaks_the_graph(loaded):
-    """Without `fullgraph` a compiled function that launches kernels gives the very same results."""
+    """Without `fullgraph` a compiled function that launches kernels gives the very same results. Before it runs, the
+    compiler has asked each operator, also those of the backward pass, for the shapes of its results."""
     function, inputs, differentiable = loaded
     torch.compiler.reset()
     expected = results(function, *leaves(inputs, differentiable))
-    actual = results(torch.compile(function, backend="eager"), *leaves(inputs, differentiable))
+    actual = results(torch.compile(function, backend="aot_eager"), *leaves(inputs, differentiable))
     for mine, theirs in zip(actual, expected):
         assert torch.equal(mine, theirs)
 

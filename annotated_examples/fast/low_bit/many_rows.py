@@ -263,6 +263,7 @@ def dequantize_forward(
     N = words.shape[1]
     weight = torch.empty(K, N, dtype=dtype, device=words.device)
     per_word = 32 // W_nbits if W_nbits < 16 else 1
+    checks.programs("words", "rows", K // per_word, BLOCK_KW)
     launch(
         dequantize_kernel, (cdiv(N, BLOCK_N), cdiv(K // per_word, BLOCK_KW)),
         ((words, *words.stride()), per_group(scales), per_group(zeros), weight),

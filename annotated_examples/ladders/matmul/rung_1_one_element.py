@@ -6,7 +6,7 @@ column of B and adds up.
 **Predict:** at 4096 in each direction there are 16 million programs, and each reads 8192 numbers to compute one.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy import checks  # before anything imports triton
 
 import torch
 import triton
@@ -51,6 +51,7 @@ def matmul_kernel(
 def matmul_forward(a, b):
     """`a @ b` of matrices with any strides."""
     (M, K), N = a.shape, b.shape[1]
+    checks.programs("b", "columns", N)
     c = torch.empty((M, N), dtype=a.dtype, device=a.device)
     matmul_kernel[(M, N)](a, b, c, M, N, K, *a.stride(), *b.stride(), *c.stride(), BLOCK_K=256)
     return c
