@@ -88,6 +88,8 @@ def contract(*, activation=None, allowed=(None,), **factors):
     checks.dimensions(left, a, 2, "M, K")
     checks.dimensions(right, b, 2, "K, N")
     checks.choice("activation", activation, allowed)
+    if activation is not None:  # its backward pass has programs of 256 columns
+        checks.programs(right, "columns", b.shape[1], 256)
     if a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{right} must have as many rows as {left} has columns, {a.shape[1]}, "

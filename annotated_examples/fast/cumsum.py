@@ -36,6 +36,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.carried import carry_on
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.rows import as_rows
 from annotated_examples.recurrences.cumsum import Cumsum, contract, cumsum_reference
@@ -202,7 +203,7 @@ def cumsum_kernel(
     rows = (row * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     mask_m = (rows < M)[None, :, None]
     begin = part * LENGTH
-    carry = tl.zeros((BLOCK_M,), tl.float32)
+    carry, lost = tl.zeros((BLOCK_M,), tl.float32), tl.zeros((BLOCK_M,), tl.float32)
     # In the last launch the second program has the second part, and starts from the sum of the first:
     # `launch=3, pid=1: carry = [36]`.
     if words_ptr is not None:
@@ -220,9 +221,10 @@ def cumsum_kernel(
         # The vectors add up to `pid=0, done=0: vectors = [[10, 26]]`, and what is before them is
         # `pid=0, done=0: before = [[0, 10]]`.
         _, before = tl.associative_scan((vectors, tl.zeros_like(vectors)), 1, join)
-        y = inside + tl.trans(before + carry[:, None])[:, :, None]
+        y = inside + tl.trans((before + lost[:, None]) + carry[:, None])[:, :, None]
         tl.store(y_ptr + (rows * N)[None, :, None] + columns, y, mask=mask_m & (columns >= 0) & (columns < N))
-        carry += tl.sum(vectors, axis=1)
+        carry, rounded = carry_on(carry, tl.sum(vectors, axis=1))
+        lost += rounded
 
 
 # ## 5. Sizes

@@ -283,6 +283,8 @@ def decode_kernel(
     words_ptr, scale_ptr, weight_ptr,  # (N, K // 8), words of eight codes; (N, K // 32), bytes; (N, K), contiguous
     N, K, stride_wn, stride_sn, stride_sk, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
+    # One axis for both: the second one ends at 65,535 programs, and vocabularies are longer than four times that. In
+    # the example a row has five blocks, so `decode_kernel, pid=7: pid_k = 2`.
     blocks = tl.cdiv(K, BLOCK_K)
     pid_n, pid_k = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)

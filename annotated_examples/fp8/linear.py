@@ -113,8 +113,7 @@ class Reference(torch.autograd.Function):
     def product(left, right, kinds, formats, powers, scales=(None, None), use_fast_accum=False):
         precision = torch.promote_types(left.dtype, torch.float32)
         if kinds is None:
-            wide = precision if precision == torch.float64 else torch.bfloat16
-            return (left.bfloat16().to(wide) @ right.bfloat16().to(wide).t()).to(precision)
+            return left.bfloat16().to(precision) @ right.bfloat16().to(precision).t()
         (a, scale_a), (b, scale_b) = (
             quantize_fp8_reference(x, kind, dtype=dtype, power_of_two=powers)
             if scale is None
@@ -236,6 +235,13 @@ def product(left, right, kinds, out_dtype, bias=None, use_fast_accum=False):
     return scaled_matmul_forward(a, b.t(), scale_a, scale_b.t(), bias, out_dtype, use_fast_accum)
 
 
+# In `"row_gw_hp"`, dW comes from bfloat16. Its sums are float32, and they are rounded once, to the dtype of `weight`.
+def product_of_halves(a, b, dtype):
+    if a.is_cuda and dtype != torch.bfloat16:
+        return torch.mm(a, b, out_dtype=torch.float32).to(dtype)
+    return a @ b if a.is_cuda else (a.float() @ b.float()).to(dtype)
+
+
 # [[tag: FL-Y]]
 def linear_forward(x, weight, bias, recipe, power_of_two):
     kinds, e4m3 = RECIPES[recipe][0], torch.float8_e4m3fn
@@ -248,15 +254,14 @@ def linear_forward(x, weight, bias, recipe, power_of_two):
 def linear_backward(dy, x, weight, recipe, power_of_two, seed=None, needs=(True, True)):
     """`(dx, dw)`, None for what isn't needed."""
     _, of_dx, of_dw = RECIPES[recipe]
-    form, e4m3, dx, dw = gradient_format(recipe), torch.float8_e4m3fn, None, None
-    along, across = None, None
+    form, e4m3, dx, dw, along, across = gradient_format(recipe), torch.float8_e4m3fn, None, None, None, None
     if recipe == "block" and all(needs):
         along, across = quantize_both_ways(dy, form, power_of_two, seed)
     if needs[0]:
         along = along or encode(dy, of_dx[0], form, power_of_two, seed)
         dx = product(along, encode(weight, of_dx[1], e4m3, power_of_two, across=True), of_dx, x.dtype)
     if needs[1] and of_dw is None:
-        dw = (dy.bfloat16().t() @ x.bfloat16()).to(weight.dtype)
+        dw = product_of_halves(dy.bfloat16().t(), x.bfloat16(), weight.dtype)
     elif needs[1]:
         across = across or encode(dy, of_dw[0], form, power_of_two, seed, across=True)
         dw = product(across, encode(x, of_dw[1], e4m3, power_of_two, across=True), of_dw, weight.dtype)
@@ -292,7 +297,8 @@ class Float8Linear(torch.autograd.Function):
 # ## One scale for all of a matrix
 #
 # Its codes are good for both products that the matrix is in. So they are made once, and they are what is saved: a byte
-# for each element. With each comes the largest magnitude.
+# for each element. With each comes the largest magnitude. `x` itself isn't kept, and may be changed afterwards.
+# The weight is saved, too, so that PyTorch notices if it changes.
 #
 # With a `state`, [scales of earlier steps](#the-scale-of-an-earlier-step), that magnitude is recorded. `scales` are
 # those three, or None where a matrix has to take its own.
@@ -310,7 +316,7 @@ class OneScale(torch.autograd.Function):
         y, left, right = one_scale_forward(as_matrix(x), weight, bias, power_of_two, scales[:2])
         for scaling, (*_, amax) in zip(state, (left, right)):
             scaling.record(amax.view(torch.float32))
-        ctx.save_for_backward(*left[:2], *right[:2])
+        ctx.save_for_backward(*left[:2], *right[:2], weight)
         ctx.shape, ctx.dependence = x.shape, autograd.dependence(x, weight)
         ctx.of_dy = (gradient_format("tensor"), power_of_two, grad_seed), scales[2], state[2:]
         return y.view(*x.shape[:-1], len(weight))
@@ -318,7 +324,7 @@ class OneScale(torch.autograd.Function):
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dy):
-        x, scale_x, weight, scale_w = ctx.saved_tensors
+        x, scale_x, weight, scale_w, _ = ctx.saved_tensors
         options, scale, state = ctx.of_dy
         upstream, needs, kinds, dx, dw = as_matrix(dy), ctx.needs_input_grad, RECIPES["tensor"][1], None, None
         if needs[0] or needs[1]:
@@ -445,7 +451,7 @@ def float8_linear(x, weight, bias=None, *, recipe="tensor", power_of_two=None, g
         TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed; `grad_seed` has a wrong type.
         ValueError: shapes that don't fit, another recipe or power_of_two, a tensor on the wrong device, `grad_seed` out
             of range.
-        RuntimeError: the card is older than compute capability 8.9.
+        RuntimeError: the card is older than compute capability 8.9; later, `weight` was changed before backward.
 
     Source: recipes as in torchao's float8 training ("tensor", "row", "row_gw_hp") and in DeepSeek-AI, "DeepSeek-V3
     Technical Report" (2024), section 3.3 ("block").

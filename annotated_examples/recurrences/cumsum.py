@@ -39,6 +39,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.carried import carry_on
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.rows import as_rows, rows_contract
 
@@ -79,6 +80,7 @@ def cumsum_kernel(
 
     # A decimal point makes the carry a float32, and it stays one. In the dtype of `x` it would lose what a chunk adds.
     carry = 0.0
+    lost = 0.0
     for done in range(0, N, BLOCK_N):
         # Sums from the end walk from the end: the last chunk comes first, and it is the one that isn't full. The third
         # call begins at `launch=2, pid=0, done=0: start = 4`.
@@ -94,12 +96,14 @@ def cumsum_kernel(
         # **The scan.** `tl.cumsum` gives each lane the sum of all lanes up to it, or from it on if `reverse` is set.
         # The first chunk makes `pid=0, done=0: y = [3, 4, 8, 9]`. In the second 9 is added to every lane: `pid=0,
         # done=4: y[:2] = [14, 23]`.
-        y = carry + tl.cumsum(x, axis=0, reverse=REVERSE)
+        y = carry + (lost + tl.cumsum(x, axis=0, reverse=REVERSE))
         tl.store(y_ptr + offs_n, y, mask=offs_n < N)
         # The next chunk starts from here, `pid=0, done=0: carry = 9`. Why add up the chunk again, when the last lane of
         # `y` has that sum? A block's lanes lie in different threads, and none can be picked out by its number. A sum
-        # over all lanes reaches every thread.
-        carry += tl.sum(x, axis=0)
+        # over all lanes reaches every thread. What rounding takes from the carry is [kept](../common/carried.py):
+        # otherwise the errors of all chunks would pile up in a long row.
+        carry, rounded = carry_on(carry, tl.sum(x, axis=0))
+        lost += rounded
 
 
 # ## The launcher

@@ -34,18 +34,19 @@ INF = float("inf")
 OPTIONS = [dict(reverse=r, exclusive=e) for r in (False, True) for e in (False, True)]
 
 LESSON_MUTANTS = [
-    Mutant("no carry", "y = carry + tl.cumsum", "y = tl.cumsum"),
-    Mutant("carry of the last chunk only", "carry += tl.sum(x, axis=0)", "carry = tl.sum(x, axis=0) + 0.0 * carry"),
-    Mutant("carry in the dtype of x", "carry += tl.sum(x, axis=0)", "carry = (carry + tl.sum(x, axis=0)).to(x_ptr.dtype.element_ty).to(tl.float32)"),
+    Mutant("no carry", "y = carry + (lost", "y = (lost"),
+    Mutant("carry of the last chunk only", "carry_on(carry, tl.sum(x, axis=0))", "carry_on(0.0 * carry, tl.sum(x, axis=0))"),
+    Mutant("carry in the dtype of x", "carry_on(carry, tl.sum(x, axis=0))", "carry_on(carry.to(x_ptr.dtype.element_ty).to(tl.float32), tl.sum(x, axis=0))"),
+    Mutant("what rounding takes is lost", "lost += rounded", "lost += 0.0 * rounded"),
     Mutant("summed in the dtype of x", "other=0.0).to(tl.float32)", "other=0.0)"),
     Mutant("masked lanes count", "other=0.0).to(tl.float32)", "other=1.0).to(tl.float32)"),
     Mutant("reverse walks from the start", "(N - 1) // BLOCK_N * BLOCK_N - done if REVERSE else done", "done"),
-    Mutant("reverse as total minus prefix", "y = carry + tl.cumsum(x, axis=0, reverse=REVERSE)", "y = carry + (tl.sum(x, axis=0) - tl.cumsum(x, axis=0) + x if REVERSE else tl.cumsum(x, axis=0))"),
+    Mutant("reverse as total minus prefix", "lost + tl.cumsum(x, axis=0, reverse=REVERSE)", "lost + (tl.sum(x, axis=0) - tl.cumsum(x, axis=0) + x if REVERSE else tl.cumsum(x, axis=0))"),
     Mutant("exclusive by subtraction", """(offs_n + 1 if REVERSE else offs_n - 1) if EXCLUSIVE else offs_n
         x = tl.load(x_ptr + taken, mask=(taken >= 0) & (taken < N), other=0.0).to(tl.float32)
-        y = carry + tl.cumsum(x, axis=0, reverse=REVERSE)""", """offs_n
+        y = carry + (lost + tl.cumsum(x, axis=0, reverse=REVERSE))""", """offs_n
         x = tl.load(x_ptr + taken, mask=(taken >= 0) & (taken < N), other=0.0).to(tl.float32)
-        y = carry + tl.cumsum(x, axis=0, reverse=REVERSE) - (x if EXCLUSIVE else 0.0)"""),
+        y = carry + (lost + tl.cumsum(x, axis=0, reverse=REVERSE)) - (x if EXCLUSIVE else 0.0)"""),
     Mutant("exclusive moved the wrong way", "offs_n + 1 if REVERSE else offs_n - 1", "offs_n - 1 if REVERSE else offs_n + 1"),
     Mutant("strides ignored", "x_ptr += row * stride_xm", "x_ptr += row * N"),
     Mutant("columns read as neighbours", "rows = as_rows(moved)", "rows = moved.reshape(-1, moved.shape[-1])"),
@@ -69,9 +70,10 @@ FAST_MUTANTS = [
     Mutant("vectors' sums by a difference", "_, before = tl.associative_scan((vectors, tl.zeros_like(vectors)), 1, join)", "before = tl.cumsum(vectors, axis=1) - vectors"),
     Mutant("vectors include themselves", "_, before = tl.associative_scan", "before, _ = tl.associative_scan"),
     Mutant("join drops the first stretch", "total + other_before", "other_before"),
-    Mutant("no carry", "tl.trans(before + carry[:, None])", "tl.trans(before)"),
-    Mutant("carry of the last chunk only", "carry += tl.sum(vectors, axis=1)", "carry = tl.sum(vectors, axis=1) + 0.0 * carry"),
-    Mutant("carry in the dtype of x", "carry += tl.sum(vectors, axis=1)", "carry = (carry + tl.sum(vectors, axis=1)).to(x_ptr.dtype.element_ty).to(tl.float32)"),
+    Mutant("no carry", " + carry[:, None])", ")"),
+    Mutant("carry of the last chunk only", "carry_on(carry, tl.sum(vectors, axis=1))", "carry_on(0.0 * carry, tl.sum(vectors, axis=1))"),
+    Mutant("carry in the dtype of x", "carry_on(carry, tl.sum(vectors, axis=1))", "carry_on(carry.to(x_ptr.dtype.element_ty).to(tl.float32), tl.sum(vectors, axis=1))"),
+    Mutant("what rounding takes is lost", "lost += rounded", "lost += 0.0 * rounded"),
     Mutant("a part starts from its own sum, too", "return before + sum_of_words", "return before + total + sum_of_words"),
     Mutant("earlier groups are left out", "return before + sum_of_words(words_ptr + parts, part // GROUP, GROUP)", "return before"),
     Mutant("a group lacks its last part", "part // GROUP, before + total)", "part // GROUP, before)"),
@@ -133,6 +135,7 @@ def check(module):
     in_chunks(module, harness.transposed(randn(5, 33)), randn(5, 33))
     in_chunks(module, randn(3, 43)[:, :40], randn(3, 45)[:, 5:])
     sixteen_bits_are_too_few(module)
+    rounding_is_kept(module)
 
 
 def large_first(module, **options):
@@ -165,6 +168,13 @@ def sixteen_bits_are_too_few(module):
         x[0, 0], x[0, 1], x[0, 16] = 2048, 1, -2048
         assert (module.cumsum_forward(x, BLOCK_N=16)[0, 16:] == 1).all()
         assert (module.cumsum_forward(x.flip(1), reverse=True, BLOCK_N=16)[0, :32] == 1).all()
+
+
+def rounding_is_kept(module):
+    """From 2²⁴ on, the 1 of each further chunk is less than the carry can hold; two of them aren't."""
+    x = torch.zeros(1, 64, device=DEVICE)
+    x[0, 0], x[0, 16], x[0, 32] = 2**24, 1, 1
+    assert (module.cumsum_forward(x, BLOCK_N=16)[0, 48:] == 2**24 + 2).all()
 
 
 def test_check_passes(module):
@@ -293,6 +303,17 @@ def test_groups_of_parts(GROUP):
         sizes = dict(BLOCK_M=1, parts=parts, GROUP=GROUP)
         for options in (dict(), dict(reverse=True)):
             in_chunks(fast, randn(2, 16 * parts - 3), randn(2, 16 * parts - 3), sizes=sizes, **options)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_row_of_thousands_of_chunks(module, exclusive):
+    """The errors of 4096 additions to the carry don't pile up: they would make seven or eight eps."""
+    x = torch.rand(1, 2**15, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    sizes = dict(BLOCK_N=8) if module is lesson else dict(BLOCK_M=1, BLOCK_N=8, parts=1)
+    y = module.cumsum_forward(x, exclusive=exclusive, **sizes)
+    exact = x.double().cumsum(-1) - (x.double() if exclusive else 0)
+    assert ((y - exact).square().mean() / exact.square().mean()).sqrt() < 1 * 2.0**-23
 
 
 @pytest.mark.gpu

@@ -294,17 +294,17 @@ def a_layer_that_did_not_run_forgets_nothing(module):
 
 
 def gradients_of_what_was_multiplied(module):
-    """The codes are saved. A weight that is changed afterwards changes nothing, and x isn't kept alive."""
+    """The codes are saved, x isn't kept alive, and if it is changed afterwards that changes nothing."""
     state, upstream = state_after(module, 4.0, 3.0, 2.0), randn(13, 9)
     for linear in (module.float8_linear, functools.partial(module.float8_linear_delayed, state=state)):
         inputs, found = {name: leaf(value) for name, value in layer().items()}, []
         for change in (False, True):
             y = linear(**inputs)
-            saved = [tensor.element_size() for tensor in y.grad_fn.saved_tensors if tensor.dim()]
-            assert saved == [1, 1]
+            codes_of_x, codes_of_weight, weight = (tensor for tensor in y.grad_fn.saved_tensors if tensor.dim())
+            assert codes_of_x.element_size() == codes_of_weight.element_size() == 1 and weight is inputs["weight"]
             if change:
                 with torch.no_grad():
-                    inputs["weight"].mul_(2)
+                    inputs["x"].mul_(2)
             found.append(torch.autograd.grad(y, list(inputs.values()), upstream))
         assert all(torch.equal(one, other) for one, other in zip(*found))
 
@@ -409,9 +409,21 @@ def test_layouts():
             assert torch.equal(lesson.float8_linear(**{n: layout(v) for n, v in inputs.items()}, recipe=recipe), wanted)
 
 
-def test_a_weight_that_was_changed_is_noticed():
+def test_sums_of_halves_are_rounded_once():
+    """In "row_gw_hp" the factors of a weight's gradient are bfloat16. What they add up to isn't, unless the weight is."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        inputs, dy = layer(dtype=dtype), randn(13, 9, dtype=dtype)
+        linear = functools.partial(lesson.float8_linear, recipe="row_gw_hp")
+        found = harness.gradients(linear, inputs, dy)["dweight"]
+        exact = dy.bfloat16().double().t() @ inputs["x"].bfloat16().double()
+        worst = (found - exact).abs().max() / exact.abs().max()
+        assert worst <= {torch.float32: 2e-6}.get(dtype, torch.finfo(dtype).eps), dtype
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_weight_that_was_changed_is_noticed(recipe):
     inputs = {name: leaf(value) for name, value in layer().items()}
-    y = lesson.float8_linear(**inputs, recipe="row")
+    y = lesson.float8_linear(**inputs, recipe=recipe)
     with torch.no_grad():
         inputs["weight"].mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
