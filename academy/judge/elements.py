@@ -9,6 +9,11 @@ import torch
 from academy import accuracy
 from academy.traces import memory
 
+#: A result with up to so many times the errors that are allowed may be bad luck. So may one of a few elements, where
+#: what is left of a sum can be small: with errors of up to so many eps.
+CHANCE = 8
+FEW, FEW_CHANCE = 8, 1 << 13
+
 
 def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Which elements are equal, or both NaN."""
@@ -40,6 +45,21 @@ def difference(
     near = (result.double() - reference).abs() <= allowed
     place = first(~(near | same(result, pytorch)))
     return f"{name}: {problem}" if place is None else at(name, place, result, pytorch)
+
+
+def perhaps_by_chance(result: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Whether a result that breaks the rule may keep it for other random numbers: it has few elements, or its errors
+    are not much larger than those that are allowed."""
+    if result.dtype != pytorch.dtype or result.shape != reference.shape or not result.is_floating_point():
+        return False
+    finite = pytorch.isfinite()
+    if not bool(same(result, pytorch)[~finite].all() and result[finite].isfinite().all()):
+        return False
+    ours, theirs = accuracy.errors(result, reference, finite), accuracy.errors(pytorch, reference, finite)
+    eps = torch.finfo(result.dtype).eps
+    rms, largest = max(2 * theirs.rms, accuracy.RMS_FLOOR * eps), max(2 * theirs.largest, accuracy.MAX_FLOOR * eps)
+    chance = max(CHANCE, FEW_CHANCE * eps / rms) if result.numel() <= FEW else CHANCE
+    return ours.rms <= chance * rms and ours.largest <= chance * largest
 
 
 def first(wrong: torch.Tensor) -> tuple[tuple[int, ...], int] | None:

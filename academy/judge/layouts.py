@@ -51,6 +51,19 @@ def sliced(values: torch.Tensor, padding: int = 7) -> torch.Tensor:
     return memory[..., : values.shape[-1]]
 
 
+def apart(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """The same values, contiguous but for one dim, whose elements lie farther apart than all others together."""
+    strides = [*values.contiguous().stride()]
+    strides[axis] = values.numel() + 3
+    memory = poisoned((64 + strides[axis] * max(values.shape[axis], 1) + 64,), values)
+    return memory.as_strided(values.shape, strides, memory.storage_offset() + 64).copy_(values)
+
+
+def expanded(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """What stands first in a dim, in the whole dim: its stride is zero."""
+    return values.narrow(axis, 0, 1).expand(values.shape) if values.shape[axis] else values
+
+
 #: name -> function from a tensor to the same values in another layout
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "nan_fenced": nan_fenced,
@@ -58,3 +71,20 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "strided": strided,
     "sliced": sliced,
 }
+
+
+def laid_out(values: torch.Tensor, name: str) -> torch.Tensor:
+    """The values in a layout by name: one of `LAYOUTS`, `offset`, or `apart 1`, `expanded 0` with the dim that is meant
+    (a tensor without that dim stays as it is)."""
+    name, _, axis = name.partition(" ")
+    if axis:
+        change = {"apart": apart, "expanded": expanded}[name]
+        return change(values, int(axis)) if int(axis) < values.dim() else values
+    return {**LAYOUTS, "offset": offset}[name](values)
+
+
+def in_words(what: str, name: str) -> str:
+    """`sliced inputs`, `inputs with dim 1 expanded`."""
+    name, _, axis = name.partition(" ")
+    words = {"apart": f"with dim {axis} alone farther apart", "expanded": f"with dim {axis} expanded"}
+    return f"{what} {words[name]}" if axis else f"{name.replace('_', '-')} {what}"

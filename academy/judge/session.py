@@ -15,7 +15,7 @@ from academy.judge import kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
 from academy.judge.trials import GROUPS, Plan, Trial, quick
-from academy.judge.trying import Outcome, attempt, gradient_mode
+from academy.judge.trying import Outcome, attempt, gradient_mode, ranks
 
 #: Mutants of a file that are tried, at most.
 MUTANTS = 24
@@ -278,6 +278,7 @@ def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
         message += f"{type(error).__name__}: {error}. Say with INPUTS what the arguments look like"
         raise Unusable(message) from error
     plan.differentiable = mode == "gradients"
+    plan.ranks = ranks(subject, trial)
     return mode, plan
 
 

@@ -11,7 +11,9 @@ def my_function_reference(x, weight, labels, causal=False): ...
 
 - A string is a tensor: its dims, named or numbers (`"2*cols"` and `"cols/2"` too), and after a colon what is special
   about it: a dtype (`cols: float32`), else it has the floating dtype that is being tried; `below cols`, integers from 0
-  to one less; `positive`, numbers between 0.5 and 2.
+  to one less; `positive`, numbers from about 2⁻⁶ to 2⁶, and `nonnegative`, zeros among them. (Where the reference gives
+  a number for it, a zero is tried as a `positive` number, too.)
+- `"... cols"` is a tensor with any leading dims: one, and in some trials none or several.
 - A tuple holds values that are tried in turn, anything else is handed on as it is. What `INPUTS` doesn't name keeps its
   default.
 - Where a file has several functions, `INPUTS = {"my_function": {…}, "other": {…}}`.
@@ -28,7 +30,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,6 +43,8 @@ from academy.device import DEVICE
 
 DTYPES = ("float32", "float16", "bfloat16")
 REFERENCE = "_reference"
+#: Leading dims, as many as there are.
+ANY = "..."
 _DIM = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)(?:/(\d+))?|(\d+)")
 _MOST_OPTIONS = 8
 
@@ -56,26 +60,31 @@ class Tensor:
     dims: tuple[tuple[int, str, int] | int, ...]
     dtype: str = ""
     below: str = ""
-    positive: bool = False
+    sign: str = ""
 
     @classmethod
     def parse(cls, name: str, text: str) -> Tensor:
         """Raises Unusable, naming the argument, where the text is not as this module's docstring says."""
         shape, _, words = text.partition(":")
         dims: list[tuple[int, str, int] | int] = []
-        for part in shape.split():
+        for place, part in enumerate(shape.split()):
+            if part == ANY and not place:
+                dims.append((1, ANY, 1))
+                continue
             match = _DIM.fullmatch(part)
             if not match:
                 raise Unusable(f'INPUTS of {name}: {part!r} is no dim; write "rows cols", "2*cols", "cols/2" or "64"')
             factor, dim, divisor, number = match.groups()
             dims.append(int(number) if number else (int(factor or 1), dim, int(divisor or 1)))
-        said = re.fullmatch(r"\s*(?P<dtype>\w*?)\s*(?:below\s+(?P<below>\w+)|(?P<positive>positive))?\s*", words)
+        said = re.fullmatch(
+            r"\s*(?P<dtype>\w*?)\s*(?:below\s+(?P<below>\w+)|(?P<sign>positive|nonnegative))?\s*", words
+        )
         dtype = said["dtype"] if said else words.strip()
         if not said or dtype and not isinstance(getattr(torch, dtype, None), torch.dtype):
-            wanted = 'a dtype, as "rows: int64 below cols" or "cols: float32", or the word "positive"'
+            wanted = 'a dtype, as "rows: int64 below cols" or "cols: float32", or the word "positive" or "nonnegative"'
             raise Unusable(f"INPUTS of {name}: after the colon stands {words.strip()!r}, and should stand {wanted}")
         below = said["below"] or ""
-        return cls(tuple(dims), dtype or ("int64" if below else ""), below, bool(said["positive"]))
+        return cls(tuple(dims), dtype or ("int64" if below else ""), below, said["sign"] or "")
 
     def names(self) -> list[str]:
         return [dim[1] for dim in self.dims if isinstance(dim, tuple)]
@@ -89,9 +98,11 @@ class Tensor:
         if dtype is not None and not dtype.is_floating_point:
             below = int(self.below) if self.below.isdigit() else sizes.get(self.below, 100)
             return torch.randint(max(below, 1), shape, generator=generator, dtype=dtype)
-        if self.positive:
-            return 0.5 + 1.5 * torch.rand(shape, generator=generator, dtype=torch.float64)
-        return torch.randn(shape, generator=generator, dtype=torch.float64)
+        values = torch.randn(shape, generator=generator, dtype=torch.float64)
+        if not self.sign:
+            return values
+        zero = torch.rand(shape, generator=generator) < (0.25 if self.sign == "nonnegative" else 0.0)
+        return torch.where(zero, 0.0, 2.0 ** (2 * values))
 
 
 @dataclass
@@ -127,6 +138,24 @@ class Subject:
             found = [{**one, name: value} for one in found for value in values]
         return found[:_MOST_OPTIONS]
 
+    @property
+    def ranks(self) -> list[int]:
+        """Of the first tensor, if it had one leading dim less, one more, or two more."""
+        dims = next(iter(self.tensors.values())).dims if self.tensors else ()
+        known = len(dims) if dims and isinstance(dims[0], tuple) else 9
+        return [rank for rank in (known - 1, known + 1, known + 2) if 0 < rank <= 4]
+
+    def with_rank(self, rank: int) -> Subject:
+        """The same with so many dims of the first tensor: in all tensors that begin with the dim that it begins with,
+        that dim is left out, or dims of 2 are put before it."""
+        first = next(iter(self.tensors.values())).dims
+        leading = first[0][1] if isinstance(first[0], tuple) else ""
+        tensors = dict(self.tensors)
+        for name, tensor in tensors.items():
+            if tensor.dims and isinstance(tensor.dims[0], tuple) and tensor.dims[0][1] == leading:
+                tensors[name] = replace(tensor, dims=(2,) * (rank - len(first)) + tensor.dims[rank < len(first) :])
+        return replace(self, tensors=tensors)
+
     def make(
         self, sizes: dict[str, int], dtype: torch.dtype, seed: int, scale: float = 1.0, offset: float = 0.0
     ) -> dict[str, Any]:
@@ -142,8 +171,7 @@ class Subject:
         for name, tensor in self.tensors.items():
             value = tensor.make(sizes, generator)
             if value.is_floating_point():
-                if not tensor.positive:
-                    value = value * scale + offset
+                value = value * scale + offset
                 value = value.to(getattr(torch, tensor.dtype) if tensor.dtype else dtype)
             found[name] = value.to(DEVICE)
         return found

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
 from typing import Any
 
-from academy.judge.layouts import LAYOUTS
-from academy.judge.subject import Subject
+from academy.judge import layouts, special
+from academy.judge.subject import ANY, Subject
 
 #: No multiple of a block; the rows come first.
 ODD = (5, 37, 19, 11, 23, 13)
 #: Longer than most blocks, and more than most numbers of rows that one program takes.
 LONG, MANY = 1037, 131
+#: More than a fixed number of programs may take: 100 of 1024 elements, for example.
+MANY_ELEMENTS = 110_000
 #: group -> what it tries, for readers
 GROUPS = {
-    "sizes": "odd sizes, one element, no elements, whole blocks, more than one block",
+    "sizes": "odd sizes, one element, no elements, whole blocks, more than one block, more than 10⁵ elements",
     "options": "every combination of the other arguments",
-    "layouts": "strided, transposed, sliced, shifted and expanded inputs; upstream gradients with zero and odd strides",
-    "dtypes": "each dtype, also over long rows",
-    "magnitudes": "values around ±10⁴, and around 10⁴ that differ by about 1",
+    "ranks": "a leading dim less, one more, two more: refused, or right",
+    "layouts": "strided, transposed, sliced inputs and upstream gradients; each dim farther apart, or expanded",
+    "dtypes": "each dtype, also over long rows; one input in another dtype than the rest",
+    "values": "rows of zeros, one-hot and constant rows, ties, ±0; one input all zeros",
+    "magnitudes": "values around ±10⁴, around 10⁴ that differ by about 1, and below 10⁻⁶",
     "lanes": "lanes behind a mask as NaN and as very large numbers",
     "programs": "programs in other orders; races, memory that nobody wrote, accesses outside of a tensor",
-    "offsets": "rows 2³⁰ elements apart, whose offsets need 64 bits",
-    "non-finite": "NaN and infinities in one input at a time",
+    "offsets": "rows 2³⁰ elements apart, in an input or the upstream gradient: their offsets need 64 bits",
+    "non-finite": "NaN of both signs and infinities in one input at a time: they show where they do in your reference",
     "repeats": "the same call twice gives the same bits",
+    "calls": "one tensor as two arguments, each set of inputs that require gradients, a second backward pass",
     "derivatives": "second derivatives and forward mode raise or are right",
     "arguments": "arguments that don't fit are refused before anything is launched",
 }
@@ -36,9 +43,10 @@ INTERPRETED = ("lanes", "programs")
 class Trial:
     """One call: its inputs, and what is asked of it.
 
-    sizes: (dim, size) pairs. layout: of all tensors that are inputs. upstream: the gradient from above: random, sum
-    (zero strides), transposed, strided. how: the procedure of `academy.judge.trying`, "compare" most of the time.
-    detail: what that procedure needs to know.
+    sizes: (dim, size) pairs. rank: of the first tensor, if it isn't the one that INPUTS says. layout: of all tensors
+    that are inputs, see `layouts.laid_out`. values: a kind of `academy.judge.special`, or the name of a tensor that
+    is all zeros. upstream: the gradient from above: random, sum (zero strides), zero, or a layout. how: the procedure
+    of `trying` or `calls`, "compare" most of the time. detail: what that procedure needs to know.
     """
 
     group: str
@@ -46,7 +54,9 @@ class Trial:
     sizes: tuple[tuple[str, int], ...]
     options: tuple[tuple[str, Any], ...] = ()
     dtype: str = "float32"
+    rank: int = 0
     layout: str = "nan_fenced"
+    values: str = ""
     scale: float = 1.0
     offset: float = 0.0
     upstream: str = "random"
@@ -60,6 +70,7 @@ class Trial:
     def described(self) -> str:
         """`rows=5, cols=37, float32, strided, causal=True, seed 0`."""
         parts = [f"{dim}={size}" for dim, size in self.sizes]
+        parts += [f"rank {self.rank}"] if self.rank else []
         parts += [self.dtype, self.layout.replace("_", "-")] + [f"{name}={value!r}" for name, value in self.options]
         return ", ".join([*parts, f"seed {self.seed}"])
 
@@ -72,6 +83,8 @@ class Plan:
     seed: int = 0
     interpreted: bool = True
     differentiable: bool = True
+    #: The most dims of an input, and of a result.
+    ranks: tuple[int, int] = (2, 2)
 
     @property
     def dtype(self) -> str:
@@ -137,12 +150,35 @@ class Plan:
         yield self.trial("whole blocks", self.chosen({dim: 64 if place else 16 for place, dim in enumerate(dims)}))
         for name, sizes in self.long():
             yield self.trial(name, sizes)
-        for dim in dims:
+        for place, dim in enumerate(dims):
             yield self.trial(f"129 {dim}", self.longer(dim, 129))
+            if place or len(dims) == 1:
+                yield self.trial(f"512 {dim}", self.longer(dim, 512))
             yield self.trial(f"1 {dim}", self.odd(**{dim: 1}))
+        counted = {tensor.below for tensor in self.subject.tensors.values()}  # without elements there is no index
         for dim in dims:
-            if dim not in self.subject.sizes:
+            if dim not in self.subject.sizes and dim not in counted:
                 yield self.trial(f"0 {dim}", self.odd(**{dim: 0}))
+        yield from self._many_elements()
+
+    def _many_elements(self) -> Iterator[Trial]:
+        """In the last dim, where a program is mostly as long as it likes."""
+        first = next(iter(self.subject.tensors.values()), None)
+        if first and first.dims and isinstance(last := first.dims[-1], tuple) and last[1] not in self.subject.sizes:
+            others = prod(3 * dim[0] // dim[2] if isinstance(dim, tuple) else dim for dim in first.dims[:-1])
+            size = MANY_ELEMENTS // (others * last[0]) * last[2]
+            yield self.trial("more than 10⁵ elements", self.small(**{last[1]: size}))
+
+    def _ranks(self) -> Iterator[Trial]:
+        """Where INPUTS says "...", these are trials like others."""
+        declared = ANY in self.subject.dims
+        for rank in self.subject.ranks:
+            trial = self.trial(f"rank {rank}", self.small(), rank=rank, how="compare" if declared else "rank")
+            yield trial
+            if self.differentiable and rank > 2:
+                for layout in ["sliced", *(f"apart {axis}" for axis in range(rank))]:
+                    name = f"{trial.name}, {layouts.in_words('upstream gradient', layout)}"
+                    yield replace(trial, name=name, upstream=layout)
 
     def _options(self) -> Iterator[Trial]:
         for combination in self.subject.combinations()[1:]:
@@ -152,12 +188,19 @@ class Plan:
             yield self.trial(f"{name}, strided", options=options, layout="strided", upstream="sum")
 
     def _layouts(self) -> Iterator[Trial]:
-        for layout in [*LAYOUTS, "offset", "expanded"]:
-            yield self.trial(f"{layout.replace('_', '-')} inputs", layout=layout)
+        inputs, results = self.ranks
+        along = lambda kind, rank: [f"{kind} {axis}" for axis in range(rank)]  # noqa: E731
+        # Rows are repeated, not columns: those that a function makes may depend on each other, and of a row of one
+        # number softmax and norms leave nothing but rounding.
+        repeated = along("expanded", 1 if self.subject.maker else max(inputs - 1, 1))
+        for layout in [*layouts.LAYOUTS, "offset", *along("apart", inputs), *repeated]:
+            yield self.trial(layouts.in_words("inputs", layout), layout=layout)
         if self.differentiable:
             yield self.trial("upstream gradient of out.sum(), with zero strides", upstream="sum")
-            yield self.trial("transposed upstream gradient", upstream="transposed")
-            yield self.trial("strided upstream gradient", upstream="strided")
+            yield self.trial("upstream gradient of zeros", upstream="zero")
+            kept = along("apart", results) + along("expanded", results - 1)
+            for layout in ["transposed", "strided", "sliced", *kept]:
+                yield self.trial(layouts.in_words("upstream gradient", layout), upstream=layout)
 
     def _dtypes(self) -> Iterator[Trial]:
         for dtype in self.subject.dtypes:
@@ -165,10 +208,26 @@ class Plan:
                 yield self.trial(dtype, dtype=dtype)
             for name, sizes in self.long():
                 yield self.trial(f"{dtype}, {name}", sizes, dtype=dtype)
+        free = [name for name, tensor in self.subject.tensors.items() if not tensor.dtype]
+        if len(free) > 1 and self.narrow != self.dtype:
+            for name in free:
+                said = f"{name} in {self.narrow}, the rest in {self.dtype}"
+                yield self.trial(said, how="mixed", detail=f"{name} {self.narrow}")
+
+    def _values(self) -> Iterator[Trial]:
+        for kind in special.KINDS:
+            yield self.trial(kind, values=kind)
+        for name, tensor in self.subject.tensors.items():
+            if not tensor.dtype or "float" in tensor.dtype:
+                yield self.trial(f"{name} all zeros", values=name)
 
     def _magnitudes(self) -> Iterator[Trial]:
         yield self.trial("values around ±10⁴", scale=1e4)
         yield self.trial("values around 10⁴ that differ by about 1", offset=1e4)
+        if self.dtype != "float16":
+            yield self.trial("values below 10⁻⁶", scale=1e-8)
+        if "float16" in self.subject.dtypes:
+            yield self.trial("float16 below its normal numbers", scale=1e-5, dtype="float16")
 
     def _lanes(self) -> Iterator[Trial]:
         for value in ("1e30", "-1e30"):
@@ -191,6 +250,10 @@ class Plan:
                 yield self.trial(
                     f"{name} with rows 2³⁰ elements apart", sizes, dtype=self.narrow, how="far", detail=name
                 )
+        if self.differentiable and self.ranks[1] > 1 and self.subject.dims:
+            sizes = self.odd(**{self.subject.dims[0]: 3})
+            name = "upstream gradient with rows 2³⁰ elements apart"
+            yield self.trial(name, sizes, dtype=self.narrow, how="far", detail="upstream")
 
     def _non_finite(self) -> Iterator[Trial]:
         yield self.trial("NaN, inf and -inf in one input at a time", how="non_finite")
@@ -199,6 +262,16 @@ class Plan:
         yield self.trial("the same call twice", how="repeat")
         for name, sizes in self.long():
             yield self.trial(f"the same call twice, {name}", sizes, how="repeat")
+
+    def _calls(self) -> Iterator[Trial]:
+        tensors = self.subject.tensors
+        for one, other in combinations(tensors, 2):
+            if tensors[one] == tensors[other] and not tensors[one].below:
+                yield self.trial(f"one tensor as {one} and {other}", how="aliased", detail=f"{one} {other}")
+        if self.differentiable:
+            yield self.trial("each set of inputs that require gradients", how="subsets")
+            yield self.trial("a second backward pass", how="backward_twice")
+        yield self.trial("random state and memory afterwards", how="afterwards")
 
     def _derivatives(self) -> Iterator[Trial]:
         if self.differentiable:
@@ -219,7 +292,7 @@ def quick(plan: Plan) -> list[Trial]:
     found += [plan.trial(name, sizes) for name, sizes in plan.long()]
     found += [plan.trial("transposed inputs", layout="transposed", upstream="transposed")]
     found += [plan.trial("bfloat16", dtype="bfloat16")] if "bfloat16" in plan.subject.dtypes else []
-    found += [plan.trial("values around 10⁴", offset=1e4)]
+    found += [plan.trial("values around 10⁴", offset=1e4), plan.trial("ties", values="ties, and zeros of both signs")]
     found += [plan.trial("masked lanes hold -1e30", how="lanes", detail="-1e30")] if plan.interpreted else []
     first, *others = plan.subject.combinations()
     found = [replace(one, group="mutants", options=tuple(first.items())) for one in found]

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-from academy import device
-from academy.judge import elements, fences, interpreted, layouts, non_finite
+from academy import accuracy, device
+from academy.judge import calls, elements, fences, interpreted, layouts, non_finite, special
+from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
 from academy.judge.trials import Trial
 
-#: A result of so few elements is judged over so many draws of the inputs before it is called wrong.
-FEW, DRAWS = 8, 16
+#: A result that may be wrong by chance only is judged over so many draws of the inputs.
+DRAWS = 16
+_DIFFERENTIATED = ": raise an error there (academy.autograd.once_differentiable does), or make it right"
 STATES = ("right", "refused", "remark", "skipped", "wrong", "died")
-
-
-class Wrong(AssertionError):
-    """Something that a function must not do, in words."""
-
-
-class Remark(Exception):
-    """Nothing wrong, and worth a line."""
-
-
-class Skipped(Exception):
-    """The trial doesn't fit: the reference refuses these inputs too, or a GPU is needed."""
 
 
 @dataclass
@@ -60,7 +51,7 @@ def attempt(subject: Subject, trial: Trial) -> Outcome:
     start = time.perf_counter()
     state, message, line = "right", "", None
     try:
-        _Attempt(subject, trial).make()
+        Attempt(subject, trial).make()
     except Wrong as found:
         state, message = "wrong", str(found)
     except Remark as found:
@@ -75,7 +66,7 @@ def attempt(subject: Subject, trial: Trial) -> Outcome:
 
 def call_of(subject: Subject, trial: Trial) -> None:
     """The call of a trial alone, forward and backward, and nothing compared."""
-    attempt = _Attempt(subject, trial)
+    attempt = Attempt(subject, trial)
     attempt.results(subject.function, attempt.inputs())
 
 
@@ -108,59 +99,91 @@ def _in_words(error: BaseException, file: str) -> tuple[str, int | None]:
         error = cause
 
 
-class _Attempt:
+class Attempt:
     def __init__(self, subject: Subject, trial: Trial):
         self.subject, self.trial = subject, trial
         self.sizes, self.options = dict(trial.sizes), dict(trial.options)
         self.dtype = getattr(torch, trial.dtype)
+        #: How often results were compared, and what is compared, where it isn't judged yet.
+        self.compared = 0
+        self.drawn: dict[tuple[int, str], list[tuple[torch.Tensor, ...]]] | None = None
 
     def make(self) -> None:
-        getattr(self, "_" + self.trial.how)()
+        if self.trial.how in calls.PROCEDURES:
+            calls.PROCEDURES[self.trial.how](self)
+        else:
+            getattr(self, "_" + self.trial.how)()
 
     # ---------------------------------------------------------------- inputs
     def inputs(self) -> dict[str, Any]:
         trial = self.trial
-        made = self.subject.make(self.sizes, self.dtype, trial.seed, trial.scale, trial.offset)
-        return {name: self.laid_out(value) if torch.is_tensor(value) else value for name, value in made.items()}
+        subject = self.subject.with_rank(trial.rank) if trial.rank else self.subject
+        made = subject.make(self.sizes, self.dtype, trial.seed, trial.scale, trial.offset)
+        return {name: self.changed(name, value) if torch.is_tensor(value) else value for name, value in made.items()}
 
-    def laid_out(self, value: torch.Tensor) -> torch.Tensor:
-        if self.trial.layout == "expanded":
-            return value[:1].expand(value.shape) if value.dim() and len(value) else value
-        if value.dtype == torch.bool or not value.dim():
+    def changed(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """With the trial's special values, in its layout. Integers may be sorted offsets, so none is repeated."""
+        floating, layout = value.is_floating_point(), self.trial.layout
+        if floating and self.trial.values:
+            zeros = self.trial.values not in special.KINDS
+            value = value * (name != self.trial.values) if zeros else special.like(value, self.trial.values)
+        if value.dtype == torch.bool or not value.dim() or not floating and layout.startswith("expanded"):
             return value
-        layout = layouts.LAYOUTS.get(self.trial.layout) or getattr(layouts, self.trial.layout)
-        return layout(value)
+        return layouts.laid_out(value, layout)
 
     def upstream(self, out: torch.Tensor) -> torch.Tensor:
-        if self.trial.upstream == "sum":
+        kind = self.trial.upstream
+        if kind == "sum":
             return torch.ones((), dtype=out.dtype, device=out.device).expand(out.shape)
+        if kind == "zero":
+            return torch.zeros_like(out)
         generator = torch.Generator().manual_seed(self.trial.seed + 1)
         values = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out.device, out.dtype)
-        return getattr(layouts, self.trial.upstream)(values) if self.trial.upstream != "random" else values
+        return layouts.laid_out(values, kind) if kind != "random" else values
 
     def call(self, function: Callable, inputs: dict[str, Any]) -> Any:
         return function(**inputs, **self.options)
 
     # ---------------------------------------------------------------- running
     def results(
-        self, function: Callable, inputs: dict[str, Any], upstreams: list[torch.Tensor] | None = None
+        self,
+        function: Callable,
+        inputs: dict[str, Any],
+        upstreams: list[torch.Tensor] | None = None,
+        wanted: tuple[str, ...] | None = None,
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Outputs and gradients by name, and the upstream gradients: those given, else new ones."""
-        leaves = dict(inputs)
-        wanted = {name: value for name, value in inputs.items() if torch.is_tensor(value) and value.is_floating_point()}
-        for name in wanted if self.differentiable else ():
-            leaves[name] = wanted[name] = inputs[name].detach().requires_grad_()
-        outputs = _named(self.call(function, leaves))
+        """Outputs and gradients by name, and the upstream gradients: those given, else new ones. wanted: the inputs
+        that require gradients; None: all that can."""
+        leaves, asked = self.leaves(inputs, wanted)
+        outputs = self.outputs(function, leaves)
         attached = [out for out in outputs.values() if torch.is_tensor(out) and out.requires_grad]
         found = {name: out.detach() if torch.is_tensor(out) else out for name, out in outputs.items()}
-        if not attached or not self.differentiable:
+        if not attached or not asked:
             return found, []
         if upstreams is None:
             upstreams = [self.upstream(out) for out in attached]
         given = [up.to(out.dtype) for up, out in zip(upstreams, attached)]
-        grads = torch.autograd.grad(attached, list(wanted.values()), given, allow_unused=True)
-        found |= {f"the gradient of {name}": grad for name, grad in zip(wanted, grads) if grad is not None}
+        grads = torch.autograd.grad(attached, list(asked.values()), given, allow_unused=True)
+        found |= {f"the gradient of {name}": grad for name, grad in zip(asked, grads) if grad is not None}
         return found, upstreams
+
+    def leaves(
+        self, inputs: dict[str, Any], wanted: tuple[str, ...] | None = None
+    ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """The arguments, and those of them that require gradients. What is one tensor stays one."""
+        leaves, asked = dict(inputs), {}
+        made: dict[int, torch.Tensor] = {}
+        for name, value in inputs.items():
+            if torch.is_tensor(value) and value.is_floating_point() and self.differentiable:
+                if id(value) not in made:
+                    made[id(value)] = value.detach()
+                    if wanted is None or name in wanted:
+                        asked[name] = made[id(value)].requires_grad_()
+                leaves[name] = made[id(value)]
+        return leaves, asked
+
+    def outputs(self, function: Callable, leaves: dict[str, Any]) -> dict[str, Any]:
+        return _named(self.call(function, leaves))
 
     @property
     def differentiable(self) -> bool:
@@ -186,9 +209,31 @@ class _Attempt:
             raise Wrong(f"{count} elements outside of a tensor that it allocated were written to: is a mask missing?")
         return found, upstreams
 
-    def compare(self, found: dict[str, Any], inputs: dict[str, Any], upstreams: list[torch.Tensor]) -> None:
-        pytorch, exact = self.expected(inputs, upstreams)
-        if missing := [name for name in pytorch if name not in found]:
+    def compare(
+        self,
+        found: dict[str, Any],
+        inputs: dict[str, Any],
+        upstreams: list[torch.Tensor] | None,
+        *,
+        wanted: tuple[str, ...] | None = None,
+        whole: bool = True,
+        dtypes: Collection[torch.dtype] = (),
+    ) -> None:
+        """With the reference's results. Raises Wrong.
+
+        Args:
+            wanted: as `results` takes it.
+            whole: nothing that the reference gives may be missing.
+            dtypes: those that a result may have, whatever the reference's has.
+        """
+        pytorch, exact = self.expected(inputs, upstreams, wanted)
+        self.compared += 1
+        lost, infinite = "", set()
+        if self.trial.values:
+            usual = Attempt(self.subject, replace(self.trial, values=""))
+            results = usual.expected(usual.inputs(), None, wanted)[1]
+            infinite = {name for name, value in results.items() if torch.is_tensor(value) and bool(value.isinf().any())}
+        if missing := [name for name in pytorch if name not in found and whole]:
             raise Wrong(f"it gives {len(found)} results, and {missing[0]} is missing")
         for name, value in found.items():
             if name not in pytorch:
@@ -199,53 +244,107 @@ class _Attempt:
                 if value != pytorch[name]:
                     raise Wrong(f"{name} is {elements.shown(value)}, should be {elements.shown(pytorch[name])}")
                 continue
-            given, wanted, precise = (one.detach().cpu() for one in (value, pytorch[name], exact[name]))
-            message = elements.difference(name, given, wanted, precise)
-            if message and not self.unlucky(name, precise):
-                raise Wrong(message)
+            three = self.comparable(value, pytorch[name], exact[name], dtypes=dtypes, infinite=name in infinite)
+            if self.drawn is not None:
+                self.drawn.setdefault((self.compared, name), []).append(three)
+            elif (message := elements.difference(name, *three)) and not self.unlucky(name, three):
+                if not self.trial.offset or not self.as_if_rounded(name, three, inputs, upstreams):
+                    raise Wrong(message)
+                lost = lost or message
+        if lost:
+            raise Remark(f"digits are lost that PyTorch keeps, no more than by rounding the inputs: {lost}")
 
-    def unlucky(self, name: str, precise: torch.Tensor) -> bool:
-        """Whether a result of few elements, a loss for example, keeps the rule over several draws.
+    def comparable(
+        self, *three: torch.Tensor, dtypes: Collection[torch.dtype], infinite: bool
+    ) -> tuple[torch.Tensor, ...]:
+        """A result, PyTorch's and the one in float64, as they are compared. infinite: infinities are results like
+        others."""
+        given, pytorch, precise = (one.detach().cpu() for one in three)
+        if given.dtype in dtypes:
+            pytorch = pytorch.to(given.dtype)
+        if self.trial.values and given.is_floating_point() and given.shape == pytorch.shape:
+            # log(0), 0/0: of special values the reference says nothing where it has no number for them
+            known = ~pytorch.isnan() & ~precise.isnan() if infinite else pytorch.isfinite() & precise.isfinite()
+            given, precise = torch.where(known, given, pytorch), torch.where(known, precise, pytorch.double())
+        return given, pytorch, precise
 
-        The error of a single number is a matter of luck, and so is PyTorch's, which it is held against.
+    def unlucky(self, name: str, three: tuple[torch.Tensor, ...]) -> bool:
+        """Whether a result that is a little too far off keeps the rule over several draws of the inputs.
+
+        The error of a single number is a matter of luck, and so is PyTorch's, which it is held against; that of a mean,
+        which all numbers of a row share, is no less so.
         """
-        if self.trial.how != "compare" or not 0 < precise.numel() <= FEW:
+        if not elements.perhaps_by_chance(*three):
             return False
-        drawn: list[list[torch.Tensor]] = [[], [], []]
+        drawn: dict[tuple[int, str], list[tuple[torch.Tensor, ...]]] = {}
         for number in range(DRAWS):
-            draw = _Attempt(self.subject, replace(self.trial, seed=self.trial.seed + number))
-            inputs = draw.inputs()
-            found, upstreams = draw.results(self.subject.function, inputs)
-            for values, results in zip(drawn, (found, *draw.expected(inputs, upstreams))):
-                values.append(results[name].detach().cpu())
-        return elements.difference(name, *map(torch.stack, drawn)) is None
+            again = Attempt(self.subject, replace(self.trial, seed=self.trial.seed + number))
+            again.drawn = drawn
+            again.make()
+        draws = list(zip(*drawn.get((self.compared, name), [])))
+        return bool(draws) and elements.difference(name, *map(torch.stack, draws)) is None
 
-    def expected(self, inputs: dict[str, Any], upstreams: list[torch.Tensor]) -> tuple[dict, dict]:
+    def as_if_rounded(
+        self,
+        name: str,
+        three: tuple[torch.Tensor, ...],
+        inputs: dict[str, Any],
+        upstreams: list[torch.Tensor] | None,
+    ) -> bool:
+        """Whether a result is as far off as the exact one is after the last bits of the inputs have changed: whether it
+        is the result of nearly these inputs. Twice as much is allowed, of several such changes."""
+        found, _, precise = three
+        ours = accuracy.errors(found, precise)
+        generator, allowed = torch.Generator().manual_seed(self.trial.seed), []
+        for _ in range(DRAWS // 2):
+            moved = dict(inputs)
+            for each, value in inputs.items():
+                if torch.is_tensor(value) and value.is_floating_point():
+                    part = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
+                    moved[each] = value.double() * (1 + torch.finfo(value.dtype).eps * part.to(value.device))
+            results, _ = self.results(self.subject.reference, moved, upstreams)
+            allowed.append(accuracy.errors(results[name].cpu(), precise))
+        rms, largest = (max(getattr(each, which) for each in allowed) for which in ("rms", "largest"))
+        return ours.rms <= 2 * rms and ours.largest <= 2 * largest
+
+    def expected(
+        self,
+        inputs: dict[str, Any],
+        upstreams: list[torch.Tensor] | None,
+        wanted: tuple[str, ...] | None = None,
+    ) -> tuple[dict, dict]:
         """Of the reference, in the inputs' dtype and in float64."""
-        doubled = {n: v.double() if torch.is_tensor(v) and v.is_floating_point() else v for n, v in inputs.items()}
+        doubled = {id(v): v.double() for v in inputs.values() if torch.is_tensor(v) and v.is_floating_point()}
         try:
-            pytorch, _ = self.results(self.subject.reference, inputs, upstreams)
-            exact, _ = self.results(self.subject.reference, doubled, upstreams)
+            pytorch, _ = self.results(self.subject.reference, inputs, upstreams, wanted)
+            wide = {name: doubled.get(id(value), value) for name, value in inputs.items()}
+            exact, _ = self.results(self.subject.reference, wide, upstreams, wanted)
         except Exception as error:
             raise Skipped(f"the reference takes no such inputs: {type(error).__name__}: {error}") from error
         return pytorch, exact
 
+    def near(self, what: str, found: torch.Tensor, wanted: torch.Tensor, advice: str = "") -> None:
+        """Within a thousandth (a hundredth in 16 bits): a lost term is larger, and nothing finer is asked for."""
+        limit = 1e-3 if found.dtype == torch.float32 else 2e-2
+        error = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30)
+        if not error <= limit:
+            raise Wrong(f"{what} is wrong in silence, by {float(error):.2g} of its norm{advice}")
+
     # ---------------------------------------------------------------- procedures
     def _compare(self) -> None:
         inputs = self.inputs()
-        found = self._or_both_refuse(lambda: self.ours(inputs), inputs)
-        self.compare(found[0], inputs, found[1])
-
-    def _or_both_refuse(self, call: Callable, inputs: dict[str, Any]) -> Any:
+        if empty := 0 in self.sizes.values():  # an index into nothing would be the function's end, but not its fault
+            self.expected({n: v.cpu() if torch.is_tensor(v) else v for n, v in inputs.items()}, None)
         try:
-            return call()
+            found, upstreams = self.ours(inputs)
         except Wrong:
             raise
-        except Exception:
-            if not any(size == 0 for size in self.sizes.values()):
+        except Exception as error:
+            if not empty or not self.differentiable or is_refusal(error):
                 raise
-            self.expected(inputs, [])  # raises Skipped where the reference refuses, too
-            raise
+            message, _ = _in_words(error, "")  # nobody is handed a wrong number
+            raise Remark(f"it fails where the reference gives empty results: {message}") from error
+        self.compare(found, inputs, upstreams)
 
     def _lanes(self) -> None:
         with interpreted.masked_lanes(float(self.trial.detail)):
@@ -279,13 +378,17 @@ class _Attempt:
             raise Wrong(f"{finding.message}{place}")
 
     def _far(self) -> None:
-        inputs = self.inputs()
+        inputs, upstreams = self.inputs(), None
         name = self.trial.detail
+        near = self.results(self.subject.function, inputs)[1] if name == "upstream" else []
         try:
-            inputs[name] = fences.far_apart(inputs[name])
+            if near:
+                upstreams = [fences.far_apart(each) if each.dim() > 1 else each for each in near]
+            else:
+                inputs[name] = fences.far_apart(inputs[name])
         except (OSError, MemoryError, RuntimeError) as error:
             raise Skipped(f"there is no room for it here: {error}") from error
-        found, upstreams = self.results(self.subject.function, inputs)
+        found, upstreams = self.results(self.subject.function, inputs, upstreams)
         _synchronize()
         self.compare(found, inputs, upstreams)
 
@@ -311,8 +414,24 @@ class _Attempt:
         spoilt = inputs if upstream is None else {**inputs, "upstream": upstream}
         tried = list(non_finite.trials(spoilt, self.trial.seed))
         ours, theirs = single(self.subject.function), single(self.subject.reference)
+        remark = ""
         for trial, message in non_finite.walk(ours, [theirs], inputs, upstream, tried):
-            raise Wrong(f"{trial}: {message}")
+            again = functools.partial(
+                non_finite.walk,
+                ours,
+                inputs=inputs,
+                upstream=upstream,
+                tried=[trial],
+                infinity_or_nan=True,
+                within_rows=True,
+            )
+            if any(again([theirs])):
+                if any(again([theirs, non_finite.decomposed(theirs)])):
+                    raise Wrong(f"{trial}: {message}")
+                message += ". Put together from sums and products, the reference gives that, too: it is the odd one"
+            remark = remark or f"{trial}: {message}"
+        if remark:
+            raise Remark(remark)
 
     def _penalty(self) -> None:
         loss = torch.sum if self.trial.detail == "sum" else lambda out: (out * out).sum()
@@ -323,7 +442,10 @@ class _Attempt:
             return
         wanted = self._penalised(self.subject.reference, inputs, loss)
         for name, gradient in found.items():
-            _near(f"the gradient of {name} through a gradient penalty", gradient, wanted[name], "raise an error")
+            try:
+                self.near(f"the gradient of {name} through a gradient penalty", gradient, wanted[name], _DIFFERENTIATED)
+            except Wrong as wrong:
+                raise Remark(str(wrong)) from None
 
     def _penalised(self, function: Callable, inputs: dict[str, Any], loss: Callable) -> dict[str, torch.Tensor]:
         leaves = {
@@ -359,7 +481,7 @@ class _Attempt:
         except Exception as error:
             raise Skipped(f"the reference has no forward mode: {error}") from error
         try:
-            _near("the forward-mode derivative", found, wanted, "raise an error")
+            self.near("the forward-mode derivative", found, wanted, _DIFFERENTIATED)
         except Wrong as wrong:
             if self.differentiable:
                 raise
@@ -414,6 +536,14 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
         return "refuses" if is_refusal(error) or isinstance(error, RuntimeError) else "none"
 
 
+def ranks(subject: Subject, trial: Trial) -> tuple[int, int]:
+    """The most dims of an input, and of a result."""
+    inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
+    results = _named(subject.reference(**inputs, **dict(trial.options)))
+    most = lambda values: max((value.dim() for value in values if torch.is_tensor(value)), default=0)  # noqa: E731
+    return most(inputs.values()), most(results.values())
+
+
 def _named(result: Any) -> dict[str, Any]:
     if isinstance(result, (tuple, list)):
         return {f"out[{number}]": value for number, value in enumerate(result) if value is not None}
@@ -422,15 +552,6 @@ def _named(result: Any) -> dict[str, Any]:
 
 def _first_tensor(result: Any) -> torch.Tensor:
     return next(value for value in _named(result).values() if torch.is_tensor(value))
-
-
-def _near(what: str, found: torch.Tensor, wanted: torch.Tensor, otherwise: str) -> None:
-    """Within a thousandth (a hundredth in 16 bits): a lost term is larger, and nothing finer is asked for."""
-    limit = 1e-3 if found.dtype == torch.float32 else 2e-2
-    error = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30)
-    if not error <= limit:
-        message = f"{what} is wrong in silence, by {float(error):.2g} of its norm"
-        raise Wrong(f"{message}: {otherwise} there (academy.autograd.once_differentiable does), or make it right")
 
 
 def _synchronize() -> None:

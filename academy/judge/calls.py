@@ -1,0 +1,175 @@
+"""What is asked of a call beside its numbers: procedures of `trying`, each of which gets the attempt it is part of."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from academy.judge.findings import Remark, Wrong
+
+if TYPE_CHECKING:
+    from academy.judge.trying import Attempt
+
+#: Sets of inputs that require gradients, at most.
+_SETS = 8
+
+
+def rank(attempt: Attempt) -> None:
+    """Other leading dims than INPUTS says. A function may fail there, in whatever words. One that gives the right
+    result takes them, so its gradients are right, too."""
+    inputs = attempt.inputs()
+    try:
+        attempt.expected(inputs, None)
+        found, upstreams = attempt.ours(inputs)
+        result = {name: value for name, value in found.items() if name.startswith("out")}
+        attempt.compare(result, inputs, upstreams, whole=False)
+    except Wrong:
+        raise Remark("other leading dims than INPUTS says are taken, and the result is wrong: raise an error") from None
+    except Exception:
+        return
+    attempt.compare(found, inputs, upstreams)
+
+
+def mixed(attempt: Attempt) -> None:
+    """One tensor in another dtype. A function may fail there, in whatever words.
+
+    PyTorch says which dtype the result has of two equals, element by element. Beside a weight, and in a sum, it may be
+    that of either.
+    """
+    inputs, (name, dtype) = attempt.inputs(), attempt.trial.detail.split()
+    inputs[name] = inputs[name].to(getattr(torch, dtype))
+    try:
+        attempt.expected(inputs, None)
+        found, upstreams = attempt.ours(inputs)
+    except Wrong:
+        raise
+    except Exception:
+        return
+    floating = [value for value in inputs.values() if torch.is_tensor(value) and value.is_floating_point()]
+    shapes = {value.shape for value in [*floating, *found.values()] if torch.is_tensor(value)}
+    attempt.compare(found, inputs, upstreams, dtypes={value.dtype for value in floating} if len(shapes) > 1 else ())
+
+
+def aliased(attempt: Attempt) -> None:
+    """f(x, x): its gradient is the sum of both."""
+    one, other = attempt.trial.detail.split()
+    inputs = attempt.inputs()
+    inputs[other] = inputs[one]
+    found, upstreams = attempt.ours(inputs)
+    attempt.compare(found, inputs, upstreams)
+
+
+def subsets(attempt: Attempt) -> None:
+    """Each set of inputs that require a gradient, none too: the results are the same, and the gradients."""
+    inputs = attempt.inputs()
+    names = [name for name, value in inputs.items() if torch.is_tensor(value) and value.is_floating_point()]
+    sets = [chosen for size in range(len(names)) for chosen in combinations(names, size)]
+    if len(sets) > _SETS:
+        sets = [(), *((name,) for name in names), *combinations(names, len(names) - 1)]
+    for chosen in sets:
+        found, upstreams = attempt.results(attempt.subject.function, inputs, wanted=chosen)
+        try:
+            attempt.compare(found, inputs, upstreams or None, wanted=chosen)
+        except Wrong as wrong:
+            which = f"only {' and '.join(chosen)}" if chosen else "no input"
+            raise Wrong(f"where {which} requires a gradient, {wrong}") from None
+
+
+def backward_twice(attempt: Attempt) -> None:
+    """`backward(retain_graph=True)`, and once more: what was saved is still there, and so are the results."""
+    inputs = attempt.inputs()
+    leaves, wanted = attempt.leaves(inputs)
+    outputs = attempt.outputs(attempt.subject.function, leaves)
+    attached = [out for out in outputs.values() if torch.is_tensor(out) and out.requires_grad]
+    before = [out.detach().clone() for out in attached]
+    upstreams = [attempt.upstream(out) for out in attached]
+    ask = lambda: torch.autograd.grad(  # noqa: E731
+        attached, list(wanted.values()), upstreams, retain_graph=True, allow_unused=True
+    )
+    first = ask()
+    try:
+        second = ask()
+    except RuntimeError:
+        return  # it says so
+    for name, one, other in zip(wanted, first, second):
+        if one is not None:
+            attempt.near(f"the gradient of {name} in a second backward pass of one result", other, one)
+    for number, (out, was) in enumerate(zip(attached, before)):
+        attempt.near(f"result {number} after its backward pass", out.detach(), was)
+
+
+def afterwards(attempt: Attempt) -> None:
+    """The random numbers that come next are no others, and no memory of a call is kept for good."""
+    inputs = attempt.inputs()
+    run = lambda: attempt.results(attempt.subject.function, inputs)  # noqa: E731
+    ends: list[list[Any]] = []
+    with _random_state_kept():
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            np.random.seed(seed)
+            random.seed(seed)
+            run()
+            ends.append(_random_state())
+    for name, one, other in zip(("torch.manual_seed", "np.random.seed", "random.seed"), *ends):
+        if one == other:
+            raise Wrong(f"the call sets the random state of the whole program, as {name} does: every caller gets the "
+                        "same random numbers afterwards. Use a torch.Generator")  # fmt: skip
+    given = {StorageWeakRef(x.untyped_storage()).cdata for x in inputs.values() if torch.is_tensor(x)}
+    kept = []
+    for _ in range(3):
+        with _Made() as made:
+            run()
+        kept.append([storage for storage in made.storages if storage.cdata not in given])
+    gc.collect()
+    alive = [sum(not storage.expired() for storage in storages) for storages in kept]
+    if alive[1] and alive[2]:  # what is kept of the first call only is a cache
+        raise Wrong(f"{alive[2]} of {len(kept[2])} tensors that a call allocates are kept after everything that it "
+                    "returned is gone, anew in each call: memory runs out")  # fmt: skip
+
+
+class _Made(TorchDispatchMode):
+    """Storages of the tensors that are made meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: list[StorageWeakRef] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not result.is_meta:
+            self.storages.append(StorageWeakRef(result.untyped_storage()))
+        return result
+
+
+def _random_state() -> list[Any]:
+    return [torch.get_rng_state().tolist(), pickle.dumps(np.random.get_state()), random.getstate()]
+
+
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    with torch.random.fork_rng():
+        numbers, python = np.random.get_state(), random.getstate()
+        try:
+            yield
+        finally:
+            np.random.set_state(numbers)
+            random.setstate(python)
+
+
+PROCEDURES: dict[str, Callable[[Attempt], None]] = {
+    each.__name__: each for each in (rank, mixed, aliased, subsets, backward_twice, afterwards)
+}
