@@ -1,6 +1,6 @@
 """Values that random numbers hardly ever are: rows of zeros, one-hot and constant rows, ties, zeros of both signs.
 
-Each keeps the sign of a number, and about its size or less.
+They are about as large as the numbers that they are made of, and negative only where some of those are.
 """
 
 from __future__ import annotations

@@ -1,0 +1,270 @@
+"""Which inputs are tried: each kind of trial finds a fault that no other finds, and none blames what is right."""
+
+import re
+
+import pytest
+import torch
+
+from academy import device
+from academy.judge import layouts, special, subject
+from academy.judge.mutants import Mutant
+from academy.judge.session import File, Given, Session
+from academy.judge.trials import Plan, Trial
+from academy.judge.trying import attempt
+from tests.judge.test_faults import KERNELS, judged
+
+SOURCE = (KERNELS / "scaled_by_size.py").read_text("utf-8")
+interpreted = pytest.mark.skipif(not device.INTERPRET, reason="functions are judged by forks of this process")
+
+#: edit, group of trials that finds it, names of all trials that find it, what they say
+FAULTS = [
+    (Mutant("row stride of the upstream gradient", "g.contiguous()", "g if g.stride(-1) == 1 else g.contiguous()"),
+     "layouts", "sliced upstream|upstream gradient with (dim 0|rows)|rank .*upstream", r"\[1, 0\]"),
+    (Mutant("a stride of zero taken for ones", "g.contiguous()",
+            "g.contiguous() if min(g.stride(), default=1) else torch.ones(g.shape).to(g)"),
+     "layouts", "upstream gradient with dim 0 expanded", r"the gradient of x\["),
+    (Mutant("zeros taken for none", "g.contiguous()", "g.contiguous() if not g.numel() or g.any() else x.clone()"),
+     "layouts", "upstream gradient of zeros", r"should be -?0"),
+    (Mutant("the slope at zero", "tl.where(y == 0, 0.0, 1.0)", "1.0"),
+     "values", "zeros|one-hot|ties", r"should be -?0"),
+    (Mutant("zero over zero", "out = x * tl.abs(y)", "out = x * y * y / tl.abs(y)"),
+     "values", "zeros|one-hot|ties", r"is nan, should be -?0"),
+    (Mutant("a row of equal numbers", "x, y = ctx.saved_tensors", "x, y = ctx.saved_tensors\n        "
+            "if y.dim() == 2 and len(y) == 5 and (y[1] == y[1, 0]).all() and y[1].any():\n            x = -x"),
+     "values", "constant rows", "the gradient of y"),
+    (Mutant("tiny numbers", "x * tl.abs(y)\n", "x * tl.where(tl.abs(y) < 1e-6, 0.0, tl.abs(y))\n"),
+     "magnitudes", "below", "is -?0, should be"),
+    (Mutant("a tensor taken for a matrix", "n = g.numel()", "n = g.shape[0] * g.shape[-1]"),
+     "ranks", "rank [34]", r"the gradient of x\[0, \d, \d.* was never written"),
+    (Mutant("one tensor twice", "return out", "return x * x if x.data_ptr() == y.data_ptr() and n else out"),
+     "calls", "one tensor as x and y", "out"),
+    (Mutant("only one gradient", "g = g.contiguous()",
+            "if not ctx.needs_input_grad[0]:\n            return None, None\n        g = g.contiguous()"),
+     "calls", "each set of inputs", "where only y requires a gradient.* missing"),
+    (Mutant("what was saved is overwritten", "dx, dy = torch.empty_like(x)", "dx, dy = x"),
+     "calls", "a second backward", "the gradient of y in a second backward pass"),
+    (Mutant("the random state", "def scaled(x, y):", "def scaled(x, y):\n    torch.manual_seed(0)"),
+     "calls", "random state", "as torch.manual_seed does"),
+    (Mutant("Python's random state", "def scaled(x, y):", "def scaled(x, y):\n    __import__('random').seed(3)"),
+     "calls", "random state", "as random.seed does"),
+    (Mutant("everything is kept", "n = out.numel()", "n = out.numel()\n        INPUTS.setdefault(0, []).append(out)"),
+     "calls", "random state and memory", "are kept"),
+    (Mutant("the first argument's dtype", "torch.promote_types(x.dtype, y.dtype)", "x.dtype"),
+     "dtypes", "x in float16", "should have torch.float32"),
+    (Mutant("a hundred programs", "n = out.numel()\n        forward_kernel[(triton.cdiv(n, 1024),)]",
+            "n = out.numel()\n        forward_kernel[(min(triton.cdiv(n, 1024), 100),)]"),
+     "sizes", "more than 10⁵ elements", "was never written"),
+    (Mutant("multiples of 512", "n = out.numel()", "n = out.numel() - (x.shape[-1] % 512 == 0)"),
+     "sizes", "512 cols", "was never written"),
+    (Mutant("a NaN with its sign", "out = x * tl.abs(y)", "bits = y.to(tl.int32, bitcast=True)\n    "
+            "out = x * tl.abs(tl.where((bits < 0) & (bits > -8388608), 0.0, y))"),
+     "non-finite", "NaN", "-NaN in y at .* hidden"),
+]  # fmt: skip
+
+
+@interpreted
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault[0].name)
+def test_a_planted_fault_is_found(fault, tmp_path):
+    mutant, group, trials, message = fault
+    report = judged(tmp_path, mutant.apply(SOURCE), [group])
+    assert report.wrong, str(report)
+    for outcome in report.wrong:
+        assert re.search(trials, outcome.trial.name) and re.search(message, outcome.message), str(report)
+
+
+@interpreted
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault[0].name)
+def test_no_other_trial_finds_it(fault, tmp_path):
+    found = judged(tmp_path, fault[0].apply(SOURCE)).wrong
+    assert found and all(re.search(fault[2], outcome.trial.name) for outcome in found), [
+        str(each.trial) for each in found
+    ]
+
+
+def test_without_a_fault_it_passes(tmp_path):
+    report = judged(tmp_path, SOURCE)
+    remarks = [outcome for each in report.judged for outcome in each.outcomes if outcome.state == "remark"]
+    assert report.right and not remarks, f"{report}\n{remarks}"
+
+
+# ---------------------------------------------------------------- no false alarm
+def verdict(function, reference, inputs, groups, **options):
+    made = subject.of_functions(function, reference, inputs, name="function", **options)
+    return Session(Given((made,)), groups, 0).run()
+
+
+def states(report, group):
+    return {outcome.trial.name: outcome.state for outcome in report.judged[0].of(group)}
+
+
+@interpreted
+def test_an_index_into_nothing_is_no_input():
+    """A dim that integers are below always has an element; an index that the reference refuses ends nothing."""
+
+    def taken(x, index):
+        if not len(x):
+            __import__("os")._exit(3)
+        return x[index]
+
+    assert verdict(
+        taken, lambda x, index: x[index], {"x": "rows cols", "index": "n: int64 below rows"}, ["sizes"]
+    ).right
+
+    def inputs(rows, cols):
+        return dict(x=torch.randn(rows, cols), index=torch.zeros(cols, dtype=torch.int64))
+
+    report = verdict(taken, lambda x, index: x[index], inputs, ["sizes"])
+    assert report.right and states(report, "sizes")["0 rows"] == "skipped", str(report)
+
+
+@interpreted
+def test_offsets_stay_sorted():
+    def inputs(rows, cols):
+        return dict(x=torch.randn(rows, cols), ends=torch.tensor([0, rows // 2, rows]))
+
+    def last(x, ends):
+        if ends[-1] != len(x):
+            __import__("os")._exit(3)
+        return x.cumsum(0)[ends[1:] - 1]
+
+    assert verdict(last, lambda x, ends: x.cumsum(0)[ends[1:] - 1], inputs, ["layouts"]).right
+
+
+@interpreted
+def test_an_infinity_that_depends_on_how_a_formula_is_written_is_a_remark():
+    """∞ - ∞ is NaN where PyTorch's code gives ∞. A number where PyTorch has a NaN is wrong."""
+
+    def written_out(x):
+        top = x.amax(1, keepdim=True)
+        return (top + (x - top).exp().sum(1, keepdim=True).log()).squeeze(1)
+
+    report = verdict(written_out, lambda x: x.logsumexp(1), {"x": "rows cols"}, ["non-finite"])
+    assert report.right and list(states(report, "non-finite").values()) == ["remark"], str(report)
+    hidden = verdict(
+        lambda x: x.nan_to_num().logsumexp(1), lambda x: x.logsumexp(1), {"x": "rows cols"}, ["non-finite"]
+    )
+    assert not hidden.right and "hidden" in str(hidden)
+    spread = verdict(lambda x: x + 0 * x.sum(0), lambda x: x + 0, {"x": "rows cols"}, ["non-finite"])
+    assert not spread.right, "a row poisons another"
+
+
+@interpreted
+def test_digits_that_rounding_the_inputs_loses_too_are_a_remark():
+    """log-sum-exp minus the label's logit, around 10⁴: the sum has only the digits that 10⁴ leaves. A variance by the
+    mean of squares has none."""
+    cross_entropy = torch.nn.functional.cross_entropy
+
+    def loss(x, labels):
+        return (x.logsumexp(1) - x.gather(1, labels[:, None]).squeeze(1)).mean()
+
+    inputs = {"x": "rows cols", "labels": "rows: int64 below cols"}
+    report = verdict(loss, lambda x, labels: cross_entropy(x, labels), inputs, ["magnitudes"], dtypes=("float32",))
+    said = states(report, "magnitudes")
+    assert report.right and said["values around 10⁴ that differ by about 1"] == "remark", str(report)
+
+    def by_squares(x):
+        return (x - x.mean(1, keepdim=True)) / ((x * x).mean(1, keepdim=True) - x.mean(1, keepdim=True) ** 2).sqrt()
+
+    exact = lambda x: (x - x.mean(1, keepdim=True)) / x.var(1, keepdim=True, unbiased=False).sqrt()  # noqa: E731
+    assert not verdict(by_squares, exact, {"x": "rows cols"}, ["magnitudes"], dtypes=("float32",)).right
+
+
+@interpreted
+def test_where_the_reference_has_no_number_for_a_zero_nothing_is_asked():
+    inputs = {"x": "rows cols: positive"}
+    assert verdict(lambda x: torch.where(x > 0, x, 1).log(), lambda x: x.log(), inputs, ["values"]).right
+    assert not verdict(lambda x: x * x.log(), lambda x: torch.xlogy(x, x), inputs, ["values"]).right
+    top = lambda x: x.masked_fill(x < x.amax(1, keepdim=True), -torch.inf)  # noqa: E731
+    lowest = lambda x: x.masked_fill(x != x.amax(1, keepdim=True), -torch.inf).nan_to_num(neginf=-9.0)  # noqa: E731
+    assert verdict(top, top, {"x": "rows cols"}, ["values"], dtypes=("float32",)).right
+    assert not verdict(lowest, top, {"x": "rows cols"}, ["values"], dtypes=("float32",)).right, (
+        "an infinity is a result"
+    )
+
+
+@interpreted
+def test_other_ranks_may_fail_in_any_words_but_not_in_silence():
+    def rows_only(x):
+        rows, columns = x.shape
+        return x.softmax(1)
+
+    assert set(
+        states(verdict(rows_only, lambda x: x.softmax(-1), {"x": "rows cols"}, ["ranks"]), "ranks").values()
+    ) == {"right"}
+    silent = verdict(lambda x: x.softmax(1 % x.dim()), lambda x: x.softmax(-1), {"x": "rows cols"}, ["ranks"])
+    assert silent.right and "remark" in states(silent, "ranks").values()
+    said = verdict(rows_only, lambda x: x.softmax(-1), {"x": "... cols"}, ["ranks"])
+    assert not said.right and "rank 3" in str(said), "INPUTS says that it takes them"
+    assert verdict(lambda x: x.softmax(-1), lambda x: x.softmax(-1), {"x": "... cols"}, ["ranks", "sizes"]).right
+
+
+@interpreted
+@pytest.mark.parametrize("times, right", [(1.0, True), (3.0, False)])
+def test_the_luck_of_one_draw_decides_nothing(times, right):
+    """An error that a whole row shares, as that of a mean: of two rows, PyTorch's are small now and then."""
+
+    def shifted(x, seed, times):
+        if x.dtype == torch.float64:
+            return x
+        generator = torch.Generator().manual_seed(seed + int(1e6 * abs(float(x[0, 0]))))
+        return x + times * 1e-5 * torch.randn(len(x), 1, generator=generator)
+
+    made = subject.of_functions(
+        lambda x: shifted(x, 1, times), lambda x: shifted(x, 2, 1.0), {"x": "rows cols"}, name="f", dtypes=("float32",)
+    )
+    plan = Plan(made)
+    trial = plan.trial("odd sizes", made and plan.chosen({"rows": 2, "cols": 37}))
+    found = {attempt(made, Trial("sizes", "odd", trial.sizes, seed=seed)).state for seed in range(40)}
+    assert found == {"right"} if right else "wrong" in found
+
+
+@interpreted
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["rows", "scaled", "totals", "product", "norm", "scaled_by_size"])
+@pytest.mark.parametrize("edit", ["none", "fault"])
+def test_a_verdict_does_not_depend_on_the_seed(name, edit, tmp_path):
+    """Of a hundred seeds, with all groups that draw numbers, small."""
+    source = (KERNELS / f"{name}.py").read_text("utf-8")
+    changed = source.replace(".to(tl.float32)", ".to(tl.float16).to(tl.float32)", 1) if edit == "fault" else source
+    path = tmp_path / "kernel.py"
+    path.write_text(changed)
+    (made,) = File(path).load()
+    plan = Plan(made)
+    groups = ["layouts", "values", "magnitudes", "dtypes"]
+    trials = [each for each in plan.trials(groups) if "long" not in each.name and each.how == "compare"]
+    for seed in range(100):
+        bad = [attempt(made, Trial(**{**vars(each), "seed": seed})) for each in trials]
+        wrong = [outcome for outcome in bad if outcome.bad]
+        assert bool(wrong) == (edit == "fault"), (seed, wrong)
+
+
+# ---------------------------------------------------------------- how inputs are made
+def test_each_dim_apart():
+    values = torch.arange(24.0).view(2, 3, 4)
+    for axis, strides in enumerate([(27, 4, 1), (12, 27, 1), (12, 4, 27)]):
+        apart = layouts.laid_out(values, f"apart {axis}")
+        assert apart.stride() == strides and torch.equal(apart, values)
+    assert layouts.laid_out(values, "expanded 1").stride() == (12, 0, 1)
+    assert layouts.laid_out(values[0, 0], "apart 1").stride() == (1,), "without that dim, as it was"
+    assert layouts.laid_out(torch.empty(0, 3), "apart 0").shape == (0, 3)
+
+
+@pytest.mark.parametrize("kind", special.KINDS)
+@pytest.mark.parametrize("shape", [(5, 37), (37,), (2, 3, 5), (1, 1), (0, 3)])
+def test_special_values(kind, shape):
+    values = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    kept = values.clone()
+    made = special.like(values, kind)
+    assert made.shape == values.shape and torch.equal(values, kept)
+    assert (made.abs() <= values.abs().clamp(min=0.125) + 0.25).all() and (special.like(values.abs(), kind) >= 0).all()
+    assert values.numel() < 10 or special.like(values, kind).unique().numel() < values.numel()
+
+
+def test_positive_and_nonnegative_numbers():
+    made = {
+        word: subject.Tensor.parse("x", f"n: {word}").make({"n": 1000}, torch.Generator().manual_seed(0))
+        for word in ("positive", "nonnegative")
+    }
+    assert made["positive"].min() > 0 and made["positive"].min() < 0.1 and made["positive"].max() > 10
+    assert 150 < (made["nonnegative"] == 0).sum() < 350 and made["nonnegative"].min() == 0
