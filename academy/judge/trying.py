@@ -262,6 +262,10 @@ class Attempt:
         given, pytorch, precise = (one.detach().cpu() for one in three)
         if given.dtype in dtypes:
             pytorch = pytorch.to(given.dtype)
+        if given.is_floating_point() and given.shape == pytorch.shape:
+            # where a step of the reference overflows in this dtype, or divides by zero, a number is held to float64 alone
+            odd = ~pytorch.isfinite() & precise.isfinite() & given.isfinite()
+            pytorch = torch.where(odd, precise.to(pytorch.dtype), pytorch)
         if self.trial.values and given.is_floating_point() and given.shape == pytorch.shape:
             # log(0), 0/0: of special values the reference says nothing where it has no number for them
             known = ~pytorch.isnan() & ~precise.isnan() if infinite else pytorch.isfinite() & precise.isfinite()

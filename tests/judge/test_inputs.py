@@ -171,6 +171,14 @@ def test_digits_that_rounding_the_inputs_loses_too_are_a_remark():
 
 
 @interpreted
+def test_a_number_where_the_references_own_steps_overflow_is_held_to_float64():
+    norm = lambda x: x / x.square().sum(1, keepdim=True).sqrt()  # noqa: E731
+    wide = lambda x: norm(x.double()).to(x.dtype)  # noqa: E731
+    assert verdict(wide, norm, {"x": "rows cols"}, ["magnitudes"], dtypes=("float16",)).right
+    assert not verdict(lambda x: wide(x) * 1.1, norm, {"x": "rows cols"}, ["magnitudes"], dtypes=("float16",)).right
+
+
+@interpreted
 def test_where_the_reference_has_no_number_for_a_zero_nothing_is_asked():
     inputs = {"x": "rows cols: positive"}
     assert verdict(lambda x: torch.where(x > 0, x, 1).log(), lambda x: x.log(), inputs, ["values"]).right
