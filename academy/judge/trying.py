@@ -263,7 +263,7 @@ class Attempt:
         if given.dtype in dtypes:
             pytorch = pytorch.to(given.dtype)
         if given.is_floating_point() and given.shape == pytorch.shape:
-            # where a step of the reference overflows in this dtype, or divides by zero, a number is held to float64 alone
+            # where a step of the reference overflows in this dtype, or divides by 0, a number is held to float64 alone
             odd = ~pytorch.isfinite() & precise.isfinite() & given.isfinite()
             pytorch = torch.where(odd, precise.to(pytorch.dtype), pytorch)
         if self.trial.values and given.is_floating_point() and given.shape == pytorch.shape:
