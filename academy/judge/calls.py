@@ -8,7 +8,7 @@ import pickle
 import random
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,9 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from academy.judge.findings import Remark, Wrong
 
-if TYPE_CHECKING:
-    from academy.judge.trying import Attempt
-
+#: Of `trying`, which imports this.
+Attempt: TypeAlias = Any
 #: Sets of inputs that require gradients, at most.
 _SETS = 8
 
