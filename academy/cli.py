@@ -9,13 +9,15 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from academy.textfiles import read_text
+from academy import trouble
+from academy.textfiles import in_words, read_text
 
 if TYPE_CHECKING:
     from academy.formulas.comparing.result import Result
@@ -39,36 +41,103 @@ DESCRIPTION = "Triton Academy: check its pages, measure, compile and watch its k
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand. Exit status: 0 if all is well, 1 if something was found, 2 if the command line is wrong; as
-    other tools 130 after Ctrl-C, 143 after SIGTERM and 141 if nobody reads on (`| head`)."""
+    """Run one subcommand. Exit status: see STATUS; as other tools 130 after Ctrl-C, 143 after SIGTERM and 141 if nobody
+    reads on (`| head`)."""
     # Before NumPy is imported: its threads share the product of two small tiles, and mostly wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = " ".join(["academy", *arguments[:1]])
     with _sigterm_raises():
         try:
-            status = _run(arguments)
-            sys.stdout.flush()
-            return status
+            _open_streams()
+            try:
+                return _run(arguments)
+            finally:
+                _flush()
         except KeyboardInterrupt:
             kept = _KEPT.get(arguments[0], "")
-            print(f"\n{command}: stopped{f'; {kept}' if kept else ''}", file=sys.stderr)
+            _say(f"\n{command}: stopped{f'; {kept}' if kept else ''}")
             return 128 + signal.SIGINT
         except _Terminated:
             return 128 + signal.SIGTERM
+        except SystemExit as ended:
+            if isinstance(ended.__context__, BrokenPipeError):  # rich makes this of it
+                return _UNREAD
+            raise
         except BrokenPipeError:
-            # What is still in the buffer has nowhere to go, and Python would complain about that at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 128 + 13
+            return _UNREAD
+        except Exception as error:
+            return _in_the_way(command, error)
+        finally:
+            _drop_what_nobody_reads()
+
+
+def _open_streams() -> None:
+    """Where a standard stream is closed, the next file that is opened would be taken for it.
+
+    Raises:
+        Trouble: nobody can read what a command prints.
+    """
+    closed = sys.stdout is None
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        if opened:
+            setattr(sys, "stdout" if opened == 1 else "stderr", os.fdopen(opened, "w"))
+    os.close(opened)
+    if closed:
+        raise trouble.Trouble("standard output is closed, so nobody would read what is found")
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise trouble.Trouble(f"standard output can't be written: {error.strerror}") from error
+
+
+def _drop_what_nobody_reads() -> None:
+    """Or Python would complain about it at its end, and change the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _in_the_way(command: str, error: Exception) -> int:
+    """Say in a sentence what of the machine is in the way; and of a mistake of academy's where it is."""
+    named = isinstance(error, OSError) and not error.errno  # says in its own words which file
+    found = error if named else trouble.of(error) or error
+    if isinstance(found, (OSError, trouble.Trouble)):
+        _say(f"{command}: {in_words(found)}")
+    else:
+        _say("".join(traceback.format_exception(error)))
+        _say(f"{command}: this is a mistake in academy itself, and says nothing about your files")
+    return 2
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 class _Terminated(BaseException):
     """This process was told to end. Raised, so that what it has started ends too."""
 
 
+#: The exit status where nobody reads on: of a process that SIGPIPE ends.
+_UNREAD = 128 + 13
+#: Seconds after which a process that was told to end is ended, whatever it waits for, and with it those that work for
+#: it. Python drops what a handler raises in some places, and waits for its threads at its end.
+_ENDING = 5
+
+
 @contextmanager
 def _sigterm_raises() -> Iterator[None]:
     def end(*_) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.alarm(_ENDING)
         raise _Terminated
 
     if threading.current_thread() is not threading.main_thread():
@@ -88,7 +157,7 @@ def _run(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     try:
         return parsed.run(parsed)
-    except (FileNotFoundError, ValueError) as error:
+    except ValueError as error:
         print(f"academy {parsed.command}: {error}", file=sys.stderr)
         return 2
 

@@ -13,16 +13,17 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from shlex import quote
 from unittest import mock
 
 os.environ["TRITON_INTERPRET"] = "1"  # also where there is a GPU
 
 from academy import device  # noqa: F401
 
-from academy import gluon
+from academy import gluon, trouble
 from academy.compiler import messages
 from academy.gluon import lanes
-from academy.textfiles import in_words, read_python
+from academy.textfiles import check_writable, read_python, write_text
 
 
 def main(arguments: list[str]) -> int:
@@ -31,8 +32,9 @@ def main(arguments: list[str]) -> int:
     seeds = range(options.seeds) if options.seed is None else [options.seed]
     try:
         text = read_python(options.file)
-    except (ValueError, OSError) as error:
-        return _wrong(in_words(error))
+    except ValueError as error:
+        return _wrong(str(error))
+    check_writable(options.json)
     launches: list[str] = []
     events: list[dict] = []
     for seed in seeds:
@@ -41,10 +43,11 @@ def main(arguments: list[str]) -> int:
                 _run(options.file, text, seed)
         except gluon.GluonError as error:
             print(f"{options.file}: {type(error).__name__}\n{error}")
-            print(f"To see it again: academy simulate {options.file} --seed {seed} --lanes")
+            print(f"To see it again: academy simulate {quote(str(options.file))} --seed {seed} --lanes")
             _show(events, options)
             return 1
         except (Exception, SystemExit) as error:
+            trouble.let_through(error)
             message, line = messages.cause_of(error, str(options.file))
             return _wrong(f"{options.file}:{line}: {message}")
         if not launches:
@@ -114,5 +117,5 @@ def _show(events: list[dict], options: argparse.Namespace) -> None:
     if options.lanes and events:
         print(lanes.text(drawn))
     if options.json:
-        options.json.write_text(json.dumps(drawn, separators=(",", ":")))
+        write_text(options.json, json.dumps(drawn, separators=(",", ":")))
         print(f"wrote {options.json}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import tempfile
 from contextlib import suppress
@@ -41,7 +42,21 @@ def in_words(error: Exception) -> str:
     """An error with a file, and its place: `mine.py: Is a directory`, `mine.py:3:7: invalid syntax`."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno or 1}:{error.offset or 1}: {error.msg}"
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Before work whose result will be written there. Raises OSError, which names the file."""
+    for path in paths:
+        if path is not None and not _is_special(path):
+            try:
+                if path.is_dir():
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                tempfile.TemporaryFile(dir=path.parent).close()
+            except OSError as error:
+                raise OSError(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def write_text(path: Path, text: str, replace: bool = True) -> None:
@@ -58,6 +73,9 @@ def write_text(path: Path, text: str, replace: bool = True) -> None:
         raise FileExistsError(f"{path} already exists")
     temporary = None
     try:
+        if _is_special(path):
+            path.write_text(text, "utf-8")
+            return
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
         ) as file:
@@ -74,6 +92,11 @@ def write_text(path: Path, text: str, replace: bool = True) -> None:
     finally:
         if temporary:
             temporary.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    """A device, or a pipe: written to, never replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _put(temporary: Path, path: Path, replace: bool) -> None:

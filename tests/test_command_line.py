@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A subcommand `work` that gives two processes something which never ends, in the two ways in which ours do that.
 WORK = """
-import os, sys, types
+import multiprocessing, os, sys, types
 from academy import cli
 from academy.judge import process as processes
 processes.WORKERS = 2
@@ -36,12 +36,23 @@ def mutate(_):
     judge = types.SimpleNamespace(together=1, verdict=never_ends)
     return list(engine.verdicts(judge, [1, 2]))
 
-if sys.argv[3] == "in a fork":
-    signals = iter([int(sys.argv[4])])
-    os.register_at_fork(after_in_parent=lambda: [os.kill(os.getpid(), number) for number in signals])
-sys.modules["work"] = types.SimpleNamespace(main=vars()[sys.argv[1]])
-cli._PASSED_ON["work"] = "work"
-sys.exit(cli.main(["work"]))
+def start(process, whole=multiprocessing.process.BaseProcess.start):
+    for number in signals:
+        os.kill(os.getpid(), number)
+    whole(process)
+
+if __name__ == "__main__":  # a process of a server imports this file again
+    if sys.argv[3] != "when both work":
+        signals = iter([int(sys.argv[4])])
+        if sys.argv[3] == "fork":
+            os.register_at_fork(after_in_parent=lambda: [os.kill(os.getpid(), number) for number in signals])
+        else:
+            server = multiprocessing.get_context("forkserver")
+            processes.context = lambda: server
+            multiprocessing.process.BaseProcess.start = start
+    sys.modules["work"] = types.SimpleNamespace(main=vars()[sys.argv[1]])
+    cli._PASSED_ON["work"] = "work"
+    sys.exit(cli.main(["work"]))
 """
 
 
@@ -87,12 +98,20 @@ def test_stopping_a_command_stops_its_processes(work, name, tmp_path):
     assert errors == ("\nacademy work: stopped\n" if name == "SIGINT" else "")
 
 
-@pytest.mark.parametrize("work", ["check", "mutate"])
-def test_a_signal_in_the_middle_of_a_fork_is_not_lost(work, tmp_path):
+@pytest.mark.parametrize(
+    ("work", "start"),
+    [
+        ("check", "fork"),
+        ("mutate", "fork"),
+        pytest.param("check", "forkserver", marks=pytest.mark.nightly),  # as where there is a GPU
+        pytest.param("mutate", "forkserver", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_signal_in_the_middle_of_a_fork_is_not_lost(work, start, tmp_path):
     """What a handler raises there, Python drops: the command went on for ever."""
     reading, writing = os.pipe()
     (tmp_path / "work.py").write_text(WORK)
-    command = [sys.executable, str(tmp_path / "work.py"), work, str(writing), "in a fork", str(int(signal.SIGINT))]
+    command = [sys.executable, str(tmp_path / "work.py"), work, str(writing), start, str(int(signal.SIGINT))]
     options = {"pass_fds": [writing], "start_new_session": True, "stderr": subprocess.PIPE, "text": True}
     running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **options)
     try:

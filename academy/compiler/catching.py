@@ -16,7 +16,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from academy import grids
+from academy import grids, trouble
 from academy.compiler import machine_code, messages
 from academy.compiler.cards import Card
 from academy.compiler.overtaken import overtaken
@@ -176,6 +176,7 @@ def _attempt(kernel: JITFunction, run: Any, args: tuple, kwargs: dict) -> tuple[
         try:
             return run(kernel, *args, grid=(1,), warmup=True, **kwargs), []
         except Exception as raised:
+            trouble.let_through(raised)
             error = raised
         finally:
             printed = said()

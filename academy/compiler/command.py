@@ -14,7 +14,7 @@ from rich.table import Table
 from academy import compiler
 from academy.book import problems, syntax
 from academy.compiler.cards import CARDS, DEFAULT, Card, card
-from academy.textfiles import in_words, read_python
+from academy.textfiles import read_python
 
 _LOADS = ("global load", "global store")
 
@@ -25,8 +25,8 @@ def main(arguments: list[str]) -> int:
     path = options.file
     try:
         read_python(path)
-    except (ValueError, OSError) as error:
-        return _wrong(in_words(error))
+    except ValueError as error:
+        return _wrong(str(error))
     if not compiler.available():
         return _wrong("Triton's compiler isn't installed here: it comes with triton, which has wheels for Linux only")
     reports = {}

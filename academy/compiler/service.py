@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from academy import cache, imports
+from academy import cache, imports, trouble
 from academy.book.layout import ROOT
 
 KIND = "compiled"
@@ -53,7 +53,7 @@ class Worker:
         self.process = subprocess.Popen(command, env=environment, cwd=folder or ROOT, **pipes)
 
     def ask(self, job: dict, seconds: float = SECONDS) -> dict:
-        """Raises Crashed."""
+        """Raises Crashed, and Trouble."""
         assert self.process.stdin and self.process.stdout
         try:
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
@@ -68,8 +68,13 @@ class Worker:
             status = self.process.wait()
             self._said.seek(0)
             said = self._said.read().decode(errors="replace").strip()[-300:]
+            if -status in trouble.OUTSIDE:
+                raise trouble.Trouble.of_process("the compiler's process", -status)
             raise Crashed(f"the compiler's process ended with status {status}: {' '.join(said.split())}")
-        return json.loads(line)
+        answer = json.loads(line)
+        if "trouble" in answer:
+            raise trouble.Trouble(answer["error"])
+        return answer
 
     def end(self) -> None:
         self.process.kill()
@@ -82,7 +87,7 @@ _kept: Worker | None = None
 def ask(job: dict, key: list | None = None, seconds: float = SECONDS) -> dict:
     """The answer to a job, from the process that is kept, or from the cache if there is a key for it.
 
-    Raises Crashed. An answer with an error is not kept.
+    Raises Crashed, and Trouble. An answer with an error is not kept.
     """
     if key is None:
         return _ask(job, seconds)
@@ -101,7 +106,7 @@ def _ask(job: dict, seconds: float) -> dict:
         atexit.register(_kept.end)
     try:
         return _kept.ask(job, seconds)
-    except (Crashed, KeyboardInterrupt):
+    except BaseException:
         _kept.end()  # half an answer may be on its way
         _kept = None
         raise

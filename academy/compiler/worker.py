@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from academy import device
+from academy import device, parent, trouble
 from academy.book.syntax import import_file, import_path
 
 import torch
@@ -51,6 +51,7 @@ def run(path: Path, arch: int, only: str | None, all_configs: bool, detail: bool
         except SystemExit:
             pass
         except (Exception, KeyboardInterrupt) as error:
+            trouble.let_through(error)
             message, line = messages.cause_of(error, str(path))
             stopped = dict(message=message, line=line)
     return dict(found=catcher.found, stopped=stopped, example=example)
@@ -89,6 +90,8 @@ def answer(job: dict) -> dict:
             return compile_launches(Path(job["path"]), job["launches"], job["arch"], job.get("detail", True))
         return run(Path(job["run"]), job["arch"], job["only"], job["all_configs"], job.get("detail", True))
     except Exception as error:
+        if found := trouble.of(error):
+            return dict(error=str(found), trouble=True)
         last = traceback.extract_tb(error.__traceback__)[-1]
         return dict(error=f"{type(error).__name__}: {error}", file=last.filename, line=last.lineno)
 
@@ -99,7 +102,7 @@ def main() -> None:
     torch.set_num_threads(1)
     out = os.fdopen(os.dup(1), "w")  # answers alone: what anything else prints goes to stderr
     os.dup2(2, 1)
-    for line in sys.stdin:
+    for line in parent.asked():
         print(json.dumps(answer(json.loads(line))), file=out, flush=True)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from academy import device, interpreter
+from academy import device, interpreter, trouble
 from academy.exercises import rounds, watch
 from academy.exercises.allowed import Raised
 from academy.exercises.questions import Failed
@@ -88,6 +88,7 @@ class Answer:
         except (SyntaxError, Failed):  # a function of the checks, which the text has called, may fail
             raise
         except BaseException as raised:
+            trouble.let_through(raised)
             error, line = watch.cause_of(raised, str(self.path))
             if isinstance(error, KeyboardInterrupt) and line is None:
                 raise

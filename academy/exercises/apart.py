@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from academy import trouble
 from academy.exercises import watch, wire
 from academy.exercises.allowed import Raised
 from academy.exercises.answer import Answer
@@ -83,6 +84,8 @@ class Apart:
             if kind == "raised":
                 message_of_it, line, stopped = content
                 raise Raised(str(message_of_it), line if isinstance(line, int) else None, stopped is True)
+            if kind == "trouble":
+                raise trouble.Trouble(str(content))
             if kind == "syntax":
                 raise SyntaxError(str(content[0]), ("answer", content[1], None, None))
             if kind != "value":
@@ -118,6 +121,8 @@ def _serve(path: str, connection: Connection) -> None:
             reply = wire.pack(["syntax", [error.msg, error.lineno]])
         except Raised as raised:
             reply = wire.pack(["raised", [raised.message, raised.line, raised.stopped]])
+        except trouble.Trouble as found:
+            reply = wire.pack(["trouble", str(found)])
         except Exception as error:
             reply = wire.pack(["raised", [f"what it gives can't be read: {type(error).__name__}: {error}", None, True]])
         sys.stdout.flush()

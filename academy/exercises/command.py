@@ -10,9 +10,10 @@ import sys
 import textwrap
 from itertools import groupby
 from pathlib import Path
+from shlex import quote
 
 from academy.book import exercise_files, layout
-from academy.textfiles import in_words, read_text, write_text
+from academy.textfiles import read_text, write_text
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
 MARK = "# Exercise: "
@@ -23,10 +24,8 @@ def main(arguments: list[str]) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         return parsed.run(parsed)
-    except BrokenPipeError:
-        raise  # nobody reads on: academy.cli knows what to do
-    except (ValueError, OSError) as error:
-        print(f"academy exercise: {in_words(error)}", file=sys.stderr)
+    except ValueError as error:
+        print(f"academy exercise: {error}", file=sys.stderr)
         return 2
 
 
@@ -75,13 +74,13 @@ def _start(parsed: argparse.Namespace) -> int:
     exercise = exercise_files.named(parsed.name)
     path = parsed.to or Path(f"{exercise.path.stem}.py")
     asked = re.sub(r"\n*^\[\[figure: .*\]\]$", "", exercise.question, flags=re.M).strip()  # the page shows pictures
-    question = f"{exercise.title}\n\n{asked}\n\nCheck it with `academy exercise check {path}`."
+    question = f"{exercise.title}\n\n{asked}\n\nCheck it with `academy exercise check {quote(str(path))}`."
     comment = textwrap.indent(question, "# ", lambda line: True).replace("# \n", "#\n")
     try:
         write_text(path, f"{MARK}{exercise.name}\n#\n{comment}\n\n{exercise.starter}", replace=False)
     except FileExistsError:
         raise ValueError(f"{path} already exists, so nothing was written (to write elsewhere: --to FILE)") from None
-    print(f"{asked}\n\nWrote {path}. Change it, then: academy exercise check {path}")
+    print(f"{asked}\n\nWrote {path}. Change it, then: academy exercise check {quote(str(path))}")
     return 0
 
 
@@ -104,7 +103,7 @@ def _check(parsed: argparse.Namespace) -> int:
     place = f"{path}:{outcome.line}: " if outcome.line else ""
     print(f"{place}{outcome.message}")
     if outcome.state != "passed":
-        print(f"The same values again: academy exercise check {path} --seed {outcome.seed}")
+        print(f"The same values again: academy exercise check {quote(str(path))} --seed {outcome.seed}")
         print(f"Stuck? academy exercise hint {name}")
     return 0 if outcome.state == "passed" else 1
 

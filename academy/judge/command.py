@@ -16,7 +16,7 @@ from academy.judge.session import MEGABYTES, MUTANTS, SECONDS, File, Session
 from academy.judge.trials import GROUPS
 from academy.judge.trying import Outcome
 from academy.progress import bar
-from academy.textfiles import in_words, read_python
+from academy.textfiles import check_writable, read_python, write_text
 
 _ABOUT = """Compare a function that launches a Triton kernel with its reference in plain PyTorch, on inputs made to find
 mistakes: odd sizes, strides, NaN around and between, every dtype, gradients, other orders of the programs.
@@ -35,9 +35,10 @@ def main(arguments: list[str]) -> int:
     try:
         read_python(options.file)
         groups = _groups(options.only)
-    except (ValueError, OSError) as error:
-        print(f"academy judge: {in_words(error)}", file=sys.stderr)
+    except ValueError as error:
+        print(f"academy judge: {error}", file=sys.stderr)
         return 2
+    check_writable(options.json, options.html)
     limits = Limits(options.seconds, options.memory)
     session = Session(File(options.file, tuple(options.name)), groups, options.mutants, options.seed, limits)
     try:
@@ -64,10 +65,10 @@ def _write(session: Session, options: argparse.Namespace) -> None:
     if not report.broken:
         show(report, Console())
     if options.json:
-        options.json.write_text(json.dumps(report.as_json(), indent=1) + "\n", "utf-8")
+        write_text(options.json, json.dumps(report.as_json(), indent=1) + "\n")
         print(f"wrote {options.json}")
     if options.html and not report.broken:
-        options.html.write_text(html(report, options.file), "utf-8")
+        write_text(options.html, html(report, options.file))
         print(f"wrote {options.html}")
 
 

@@ -7,6 +7,7 @@ that the process does afterwards. `stream` makes each of these a `Death`, with t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import math
 import multiprocessing
@@ -14,11 +15,14 @@ import os
 import resource
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -26,7 +30,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from academy import collecting
+from academy import collecting, trouble
 from academy.judge.fences import Fences
 
 WORKERS = min(os.cpu_count() or 1, 8)
@@ -48,6 +52,9 @@ def context() -> Any:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(_PRELOADED)
+    # Before `undisturbed`: the first of these lets the signals through again that are to wait.
+    resource_tracker.ensure_running()
+    forkserver.ensure_running()
     return server
 
 
@@ -63,6 +70,9 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
     """`[function(job) for job in jobs]`, in as many processes as there are jobs, at most `WORKERS`.
 
     done: called after each job. When this process is stopped, by Ctrl-C or by SIGTERM, the others end with it.
+
+    Raises:
+        Trouble: one of the processes has ended that should not have.
     """
     workers = min(WORKERS, len(jobs))
     results = []
@@ -72,18 +82,64 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
             done()
         return results
     torch.set_num_threads(1)
-    with contextlib.ExitStack() as ends:
-        with undisturbed():
-            pool = ends.enter_context(context().Pool(workers, initializer=_begin))
-        for result in pool.imap(function, jobs, chunksize=1):
-            results.append(result)
-            done()
-    return results
+    waiting, found = list(enumerate(jobs))[::-1], dict[int, Any]()
+    running: dict[Any, Any] = {}
+    try:
+        for _ in range(workers):
+            with undisturbed():
+                connection, process = _started(function)
+                running[connection] = process
+            connection.send(waiting.pop())
+        while len(found) < len(jobs):
+            for connection in wait(list(running)):
+                number, result, error = _answer(connection, running[connection], waiting)
+                if error:
+                    raise error
+                found[number] = result
+                done()
+    finally:
+        for connection, process in running.items():
+            process.kill()
+            process.join()
+            connection.close()
+    return [found[number] for number in range(len(jobs))]
 
 
-def _begin() -> None:
+def _started(function: Callable) -> tuple[Any, Any]:
+    """A process that calls the function with what it is sent, and the pipe to it, which no other process has: a queue
+    that several share, as an executor's, is lost with the one that is killed while it writes half a message."""
+    methods = context()
+    connection, theirs = methods.Pipe()
+    process = methods.Process(target=_calls, args=(theirs, function), daemon=True)
+    process.start()
+    theirs.close()
+    return connection, process
+
+
+def _answer(connection: Any, process: Any, waiting: list) -> tuple[int, Any, Exception | None]:
+    """A result or an error. The process gets the next job."""
+    try:
+        answer = connection.recv()
+        if waiting:
+            connection.send(waiting.pop())
+        return answer
+    except (EOFError, OSError):  # also of half a message
+        process.join()
+        how = f"signal {-process.exitcode}" if process.exitcode < 0 else f"exit status {process.exitcode}"
+        raise trouble.Trouble(f"a process that did a part of the work has ended too early, with {how}") from None
+
+
+def _calls(connection: Connection, function: Callable) -> None:
+    end_with_parent()
     leave_signals()
     collecting.rarely()
+    while True:
+        number, job = connection.recv()
+        try:
+            connection.send((number, function(job), None))
+        except Exception as error:
+            error.add_note("".join(traceback.format_exception(error)))
+            connection.send((number, None, error))
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -106,6 +162,27 @@ def leave_signals() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+
+
+def end_with_parent() -> None:
+    """For a process that works for another: end with it, also where that is killed. (Linux knows how.)
+
+    Strictly with the thread that has started it, so that has to stay.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent.pid != os.getppid():  # a server has forked this one, or it has ended already
+
+        def end() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=end, daemon=True).start()
+
+
+_PR_SET_PDEATHSIG = 1
 
 
 # ---------------------------------------------------------------- work that may die
@@ -135,6 +212,9 @@ def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool 
 
     A job whose process dies gives (job, Death). Whoever walks this may append to `jobs`. What the processes print is
     dropped. When the walk is given up, by Ctrl-C too, they are killed. here: in this process, without limits.
+
+    Raises:
+        Trouble: what ended the work is no fault of it: a full disk, somebody who ends processes.
     """
     while here and jobs:
         job = jobs.pop(0)
@@ -152,6 +232,8 @@ def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool 
             for receiver in ready:
                 one = running[receiver]
                 item = one.received()
+                if isinstance(item, trouble.Trouble):
+                    raise item
                 if item == _END or isinstance(item, Death):
                     one.end()
                     del running[receiver]
@@ -181,7 +263,7 @@ class _Running:
         self.heard = time.monotonic()
         try:
             return self.receiver.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # also of half a message
             self.process.join()
             return _death(self.process.exitcode or 0, self.limits, self.asleep)
 
@@ -201,20 +283,22 @@ def _scratch() -> tempfile.TemporaryDirectory:
     return tempfile.TemporaryDirectory(prefix="academy-", ignore_cleanup_errors=True)
 
 
-def _death(code: int, limits: Limits, asleep: bool) -> Death:
+def _death(code: int, limits: Limits, asleep: bool) -> Death | trouble.Trouble:
     seconds = f"{limits.seconds:g} s"
     if code == -signal.SIGXCPU:
         return Death("hang", f"was stopped after {seconds} of processor time: does a loop never end?")
     if asleep:
         return Death("hang", f"was stopped after {PATIENCE * limits.seconds:g} s: what does it wait for?")
+    if -code in trouble.OUTSIDE:
+        return trouble.Trouble.of_process("a process of this command", -code)
     if code < 0:
-        out_of_memory = ", as the system does when memory runs out" if code == -signal.SIGKILL else ""
-        return Death("signal", f"died with {signal.Signals(-code).name}{out_of_memory}")
+        return Death("signal", f"died with {signal.Signals(-code).name}")
     return Death("exit", f"ended the process itself, with exit status {code}")
 
 
 def _child(sender: Connection, work: Callable, job: Any, limits: Limits, folder: str) -> None:
     tempfile.tempdir = folder
+    end_with_parent()
     leave_signals()
     # What a broken kernel prints on its way down is of no interest.
     faulthandler.disable()
@@ -229,7 +313,7 @@ def _child(sender: Connection, work: Callable, job: Any, limits: Limits, folder:
             _restart_clock(limits.seconds)
         sender.send(_END)
     except BaseException as error:  # of `work` itself, SystemExit too
-        sender.send(Death("error", f"ended with {type(error).__name__}: {error}"))
+        sender.send(trouble.of(error) or Death("error", f"ended with {type(error).__name__}: {error}"))
     os._exit(0)
 
 
@@ -287,7 +371,7 @@ class Conversation:
         theirs.close()
 
     def ask(self, question: bytes) -> bytes:
-        """Raises `Died`."""
+        """Raises `Died`, and Trouble."""
         asleep = threading.Event()
 
         def stop() -> None:  # also where half an answer has come, or another process holds the other end open
@@ -307,7 +391,8 @@ class Conversation:
             code = self._process.exitcode
             if code is None:
                 raise Died(Death("error", "sent something that is no answer")) from None
-            raise Died(_death(code, self.limits, asleep.is_set())) from None
+            death = _death(code, self.limits, asleep.is_set())
+            raise (Died(death) if isinstance(death, Death) else death) from None
         finally:
             timer.cancel()
 
@@ -328,6 +413,7 @@ def _answering(connection: Connection, work: Callable, job: Any, limits: Limits,
     tempfile.tempdir = folder
     with contextlib.suppress(OSError):
         os.setsid()  # a group of its own, so that it can be ended as a whole
+    end_with_parent()
     leave_signals()
     faulthandler.disable()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from academy import device  # noqa: F401
+from academy import device, parent  # noqa: F401
 from academy.compiler import stand_in
 from academy.judge.subject import of_module
 from academy.judge.trials import Trial
@@ -30,6 +30,7 @@ def record(path: Path, name: str, trial: Trial) -> Recording:
 
 
 if __name__ == "__main__":
+    parent.end_with(int(sys.argv[1]))
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     pickle.dump(record(*pickle.load(sys.stdin.buffer)), out)

@@ -18,6 +18,7 @@ from academy import cache
 from academy.judge.session import Judged, Report
 from academy.judge.trials import GROUPS
 from academy.judge.trying import Outcome
+from academy.parent import Lifeline
 from academy.traces import page
 from academy.traces.recording import Recording
 
@@ -215,9 +216,11 @@ def recorded(path: Path, name: str, outcome: Outcome) -> tuple[Recording | None,
         return None, "its inputs are too large to show"
     job = pickle.dumps((path.resolve(), name, outcome.trial))
     environment = {**environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": _python_path()}
-    command = [sys.executable, "-m", "academy.judge.recorded"]
+    options: dict = dict(capture_output=True, env=environment, timeout=120)
     try:
-        finished = subprocess.run(command, input=job, capture_output=True, env=environment, timeout=120)
+        with Lifeline() as line:
+            command = [sys.executable, "-m", "academy.judge.recorded", str(line.pipe)]
+            finished = subprocess.run(command, input=job, pass_fds=[line.pipe], **options)
         recording: Recording = pickle.loads(finished.stdout)
     except (subprocess.TimeoutExpired, pickle.UnpicklingError, EOFError) as error:
         return None, f"it can't be recorded: {type(error).__name__}"

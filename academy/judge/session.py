@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from academy import device
+from academy import device, trouble
 from academy.compiler import stand_in
 from academy.judge import kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
@@ -259,6 +259,7 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
         yield str(error)
         return
     except Exception as error:
+        trouble.let_through(error)
         yield f"the file can't be imported: {type(error).__name__}: {error}"
         return
     for subject, (mode, plan) in zip(subjects, plans):
@@ -273,6 +274,7 @@ def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
     except Unusable:
         raise
     except Exception as error:
+        trouble.let_through(error)
         sizes = ", ".join(f"{dim}={size}" for dim, size in trial.sizes)
         message = f"{subject.name}_reference fails with the inputs that it should take ({sizes}): "
         message += f"{type(error).__name__}: {error}. Say with INPUTS what the arguments look like"
@@ -295,7 +297,8 @@ def _judge_mutant(job: tuple[File, Mutant, int]) -> Iterator[str]:
     source, mutant, seed = job
     try:
         subjects = source.mutated(mutant)
-    except Exception:
+    except Exception as error:
+        trouble.let_through(error)
         yield "error"
         return
     for subject in subjects:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from academy import accuracy, device
+from academy import accuracy, device, trouble
 from academy.judge import calls, elements, fences, interpreted, layouts, non_finite, special
 from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
@@ -59,6 +59,7 @@ def attempt(subject: Subject, trial: Trial) -> Outcome:
     except Skipped as found:
         state, message = "skipped", str(found)
     except Exception as error:
+        trouble.let_through(error)
         state = "refused" if is_refusal(error) else "wrong"
         message, line = _in_words(error, _file(subject))
     return Outcome(trial, state, " ".join(message.split()), line, round(time.perf_counter() - start, 3))

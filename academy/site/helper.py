@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import queue
-import sys
-import threading
 
-from academy import collecting
+from academy import collecting, parent
 from academy.book.layout import ROOT
 from academy.site import language_index, markdown_copies, project_parts
 from academy.site.library import Library
@@ -29,22 +26,13 @@ MAKES = {
 }
 
 
-def _read(jobs: queue.SimpleQueue) -> None:
-    """Nobody waits for what is made once the process that asks has ended, however it ended."""
-    for line in sys.stdin.buffer:
-        jobs.put(line)
-    os._exit(0)
-
-
 def main() -> None:
     logging.disable()  # warnings are said by the process that asks
     collecting.rarely()
     out = os.fdopen(os.dup(1), "wb")  # answers alone: what anything else prints is dropped
     os.dup2(2, 1)
-    jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=[jobs], daemon=True).start()
-    while True:
-        kind, about = json.loads(jobs.get())
+    for line in parent.asked():
+        kind, about = json.loads(line)
         try:
             made = MAKES[kind](about)
         except Exception:  # of any maker

@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,7 +21,7 @@ from academy import compiler
 from academy.book import layout, syntax
 from academy.book.problems import report
 from academy.compiler.cards import CARDS, DEFAULT
-from academy.textfiles import in_words, read_text
+from academy.textfiles import check_writable, in_words, read_text, write_text
 from academy.traces import faults, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
 
@@ -44,14 +45,13 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         path = find(options.module)
+        check_writable(options.json, options.html)
         # What a file outside of the project builds on is not known, so it is recorded each time.
         recording = store.load([path], again=not path.is_relative_to(store.ROOT))[path]
         numbers = chosen(recording, options.launch, options.pid)
         _Printer(path, recording).show(numbers, options.pid)
         _write(path, recording, options)
-    except BrokenPipeError:
-        raise  # nobody reads on: academy.cli knows what to do
-    except (SyntaxError, ValueError, OSError) as error:
+    except (SyntaxError, ValueError) as error:
         print(f"academy trace: {in_words(error)}", file=sys.stderr)
         return 2
     wrong = report(faults.wrong_in_the_run(path, recording))
@@ -86,7 +86,7 @@ def _compiled(path: Path, own: bool) -> int:
         Console().print(f"note: {note}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     if not made.problems and made.kernels:
         which = CARDS[DEFAULT]
-        print(f"compiles for {which}; `academy compile {store.shorten(path)}` says what it needs")
+        print(f"compiles for {which}; `academy compile {quote(store.shorten(path))}` says what it needs")
     return report(made.problems)
 
 
@@ -174,13 +174,13 @@ def _named(module: str) -> Path:
 def _write(path: Path, recording: Recording, options: argparse.Namespace) -> None:
     """The files that were asked for."""
     if options.json:
-        options.json.write_text(json.dumps(recording.data, separators=(",", ":")))
+        write_text(options.json, json.dumps(recording.data, separators=(",", ":")))
         print(f"wrote {options.json}")
     if options.html and (recording.data["error"] or not recording.launches):
         why = "the run fails" if recording.data["error"] else "there is no launch"
         print(f"academy trace: {options.html} is not written: {why}, so there is no run to show", file=sys.stderr)
     elif options.html:
-        options.html.write_text(page.standalone(path, recording))
+        write_text(options.html, page.standalone(path, recording))
         print(f"wrote {options.html}")
 
 

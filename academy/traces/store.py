@@ -18,9 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from academy import cache, imports
+from academy import cache, imports, trouble
 from academy.book import layout, syntax
 from academy.book.layout import ROOT
+from academy.parent import Lifeline
 from academy.traces.recording import Recording, failed
 
 KIND = "recording"
@@ -54,8 +55,9 @@ def load(paths: Iterable[Path], again: bool = False, processes: int = 0) -> dict
     missing = [path for path, data in found.items() if data is None]
     most = processes or min(os.cpu_count() or 1, MOST_PROCESSES)
     shares = min(most, -(-len(missing) // FILES_A_PROCESS))
-    with ThreadPoolExecutor(max(shares, 1)) as pool:
-        for made, reasons in pool.map(_all_recorded, [missing[share::shares] for share in range(shares)]):
+    with ThreadPoolExecutor(max(shares, 1)) as pool, Lifeline() as line:
+        parts = [missing[share::shares] for share in range(shares)]
+        for made, reasons in pool.map(_all_recorded, parts, [line] * shares):
             for path, data in made.items():
                 cache.put(KIND, keys[path], data)
                 _read.pop(path, None)
@@ -63,12 +65,12 @@ def load(paths: Iterable[Path], again: bool = False, processes: int = 0) -> dict
     return {path: _moved(data) for path, data in found.items() if data is not None}
 
 
-def _all_recorded(paths: list[Path]) -> tuple[dict[Path, dict], dict[Path, str]]:
+def _all_recorded(paths: list[Path], line: Lifeline) -> tuple[dict[Path, dict], dict[Path, str]]:
     """What was recorded of each file, and why not of the others. When a process dies, another takes the next files."""
     made: dict[Path, dict] = {}
     reasons: dict[Path, str] = {}
-    while left := [path for path in paths if path not in made and path not in reasons]:
-        data, reason = _record(left)
+    while left := [path for path in paths if path not in made and path not in reasons and not line.is_cut]:
+        data, reason = _record(left, line)
         made |= dict(zip(left, data))
         if len(data) < len(left):
             reasons[left[len(data)]] = reason
@@ -151,21 +153,24 @@ def machinery(files: Iterable[Path]) -> list[str]:
     return [_RECORDER, *sorted(used)]
 
 
-def _record(paths: list[Path]) -> tuple[list[dict], str]:
-    """Record these files in one process: the data of each until one kills it, and what to say of that one."""
+def _record(paths: list[Path], line: Lifeline) -> tuple[list[dict], str]:
+    """Record these files in one process: the data of each until one kills it, and what to say of that one.
+
+    Raises Trouble."""
     jobs = json.dumps([{"path": str(path), "files": [str(file) for file in built_on(path)]} for path in paths])
     python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path}
-    theirs, ours = os.pipe()  # it sees how this process ends, also where that is killed
-    command = [sys.executable, "-m", "academy.traces.worker", str(theirs)]  # `-m` looks for academy in `cwd` first
-    options: dict = dict(capture_output=True, env=environment, cwd=ROOT, timeout=_SECONDS, pass_fds=[theirs])
+    command = [sys.executable, "-m", "academy.traces.worker", str(line.pipe)]  # `-m` looks for academy in `cwd` first
+    options: dict = dict(capture_output=True, env=environment, cwd=ROOT, timeout=_SECONDS, pass_fds=[line.pipe])
     try:
         finished = subprocess.run(command, input=jobs.encode(), **options)
         out, said = finished.stdout, finished.stderr.decode(errors="replace").strip()[-800:]
+        if -finished.returncode in trouble.OUTSIDE:
+            raise trouble.Trouble.of_process("the process that records", -finished.returncode)
         reason = f"the recording process ended with status {finished.returncode}: {' '.join(said.split())}"
     except subprocess.TimeoutExpired as error:
         out, reason = error.stdout or b"", f"recording took longer than {_SECONDS} s"
-    finally:
-        os.close(theirs)
-        os.close(ours)
-    return [json.loads(line) for line in out.split(b"\n")[:-1]], reason
+    data = [json.loads(each) for each in out.split(b"\n")[:-1]]
+    if found := next((each["trouble"] for each in data if "trouble" in each), None):
+        raise trouble.Trouble(found)
+    return data, reason

@@ -12,13 +12,12 @@ import io
 import json
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from academy import collecting, device, interpreter, misspelt
+from academy import collecting, device, interpreter, misspelt, parent, trouble
 from academy.book.layout import KERNELS
 from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
@@ -67,6 +66,7 @@ def record(
         except interpreter.UnknownInterpreter:
             raise
         except Exception as raised:
+            trouble.let_through(raised)
             if isinstance(raised, GluonError) and raised.seed not in (None, seeds[0]):
                 return record(path, files, max_steps, example, (raised.seed,))
             error, failed = _where(raised, path, files), raised
@@ -153,14 +153,8 @@ def _cause(error: BaseException | None, recorder: Recorder) -> str:
     return proof.wrong_stride(recorder.launches[number], error.touch.argument, error.line, error.touch)
 
 
-def _end_with(pipe: int) -> None:
-    """Nobody waits for what a process records whose own has been killed."""
-    os.read(pipe, 1)
-    os._exit(1)
-
-
 def main() -> None:
-    threading.Thread(target=_end_with, args=[int(sys.argv[1])], daemon=True).start()
+    parent.end_with(int(sys.argv[1]))
     torch.set_num_threads(1)
     collecting.rarely()
     out = os.fdopen(os.dup(1), "w")  # results alone: what anything else prints goes to stderr
@@ -169,8 +163,11 @@ def main() -> None:
 
     for job in json.load(sys.stdin):
         path = Path(job["path"])
-        with contextlib.nullcontext() if path.is_relative_to(store.ROOT / KERNELS) else stand_in.for_files():
-            data = record(path, [Path(file) for file in job["files"]]) | {"stand_ins": stand_in.used()}
+        try:
+            with contextlib.nullcontext() if path.is_relative_to(store.ROOT / KERNELS) else stand_in.for_files():
+                data = record(path, [Path(file) for file in job["files"]]) | {"stand_ins": stand_in.used()}
+        except trouble.Trouble as found:
+            data = dict(trouble=str(found))
         print(json.dumps(data, separators=(",", ":")), file=out, flush=True)
 
 

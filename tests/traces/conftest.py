@@ -58,7 +58,7 @@ def in_process(monkeypatch):
 
     runs = []
 
-    def run(paths):
+    def run(paths, line):
         runs.append(len(paths))
         for path in paths:
             worker.sys.modules.pop(path.stem, None)

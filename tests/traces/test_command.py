@@ -264,7 +264,7 @@ def test_without_a_run_to_show_the_html_is_left_out_and_the_bug_reported(kernel_
         (["{wrong}", "--launch", "1"], "--launch 1: EXAMPLE launches 1 kernel, number 0, and fails in launch 0"),
         (["{twice}", "--pid", "3"], "outside every grid: (3,) of scale_kernel (launch 0), (2,) of scale_kernel"),
         (["{typo}"], ":6:5: invalid syntax"),
-        (["{file}", "--json", "{bare}/run.json"], "run.json: Not a directory"),
+        (["{file}", "--json", "{bare}/run.json"], "run.json can't be written: Not a directory"),
         (["{bare}"], "has no function EXAMPLE()"),
         (["{text}"], "is not a Python file"),
     ],

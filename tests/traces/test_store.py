@@ -88,7 +88,7 @@ def EXAMPLE():
 def test_nothing_records_on_when_the_process_that_waits_is_killed(kernel_file, tmp_path):
     told = tmp_path / "pid"
     path = kernel_file(ENDLESS.format(told=str(told)))
-    waiting = multiprocessing.get_context("fork").Process(target=store._record, args=[[path]])
+    waiting = multiprocessing.get_context("fork").Process(target=store.load, args=[[path], True])
     waiting.start()
     wait_for(lambda: told.is_file() and told.read_text())
     waiting.kill()

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from academy import accuracy
+from academy import accuracy, trouble
 from academy.book.problems import Problem
 from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
@@ -137,6 +137,7 @@ class _Run:
             self.case = cases.load(self.comparison.path)[self.comparison.case]
             self.compare()
         except Exception as error:  # the kernel's, PyTorch's or the formula's: each is a difference worth a line
+            trouble.let_through(error)
             self.miss(None, f"{type(error).__name__}: {' '.join(str(error).split())}")
         return self.found
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from academy import trouble
 from academy.book import reviewed
 from academy.book.problems import PageError, Problem, report
 from academy.formulas import verify
@@ -92,6 +93,7 @@ class Kernels:
                     what = found[0].message
                     return "value" if any(w in what for w in ("instead of", "prints", "outside")) else f"error: {what}"
         except Exception as error:
+            trouble.let_through(error)
             return f"error: {type(error).__name__}"
         return "survived"
 
