@@ -55,10 +55,14 @@ def rows() -> list[Row]:
     for manifest in sorted(CORPUS.rglob("manifest.tsv")):
         with manifest.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-                found.append(Row(manifest.parent / row.pop("file"), **{name: row[name] or "" for name in COLUMNS}))
+                row = row if "nightly" in row else row | OUTSIDE
+                found.append(Row(manifest.parent / row["file"], **{name: row[name] or "" for name in COLUMNS}))
     return found
 
 
+#: Of a manifest without these columns: kernels that were written and listed before a tool had seen them. Its lines say
+#: where the mistake is, whichever element shows it.
+OUTSIDE = {"line": "", "card": "", "nightly": "every trial of many kernels"}
 COLUMNS = [field.name for field in fields(Row)][1:]
 ROWS = rows()
 
