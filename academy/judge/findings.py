@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 class Wrong(AssertionError):
-    """Something that a function must not do, in words."""
+    """Something that a function must not do, in words. line: of the file, where it is known."""
+
+    def __init__(self, message: str, line: int | None = None):
+        super().__init__(message)
+        self.line = line
 
 
 class Remark(Exception):

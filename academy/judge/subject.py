@@ -89,9 +89,12 @@ class Tensor:
     def names(self) -> list[str]:
         return [dim[1] for dim in self.dims if isinstance(dim, tuple)]
 
+    def shape(self, sizes: dict[str, int]) -> list[int]:
+        return [dim if isinstance(dim, int) else dim[0] * sizes[dim[1]] // dim[2] for dim in self.dims]
+
     def make(self, sizes: dict[str, int], generator: torch.Generator) -> torch.Tensor:
         """On the CPU; a floating one in float64."""
-        shape = [dim if isinstance(dim, int) else dim[0] * sizes[dim[1]] // dim[2] for dim in self.dims]
+        shape = self.shape(sizes)
         dtype = getattr(torch, self.dtype) if self.dtype else None
         if dtype == torch.bool:
             return torch.rand(shape, generator=generator) < 0.5

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 from math import prod
 from typing import Any
 
+from academy import grids
 from academy.judge import layouts, special
-from academy.judge.subject import ANY, Subject
+from academy.judge.subject import ANY, Subject, Tensor
 
 #: No multiple of a block; the rows come first.
 ODD = (5, 37, 19, 11, 23, 13)
@@ -17,6 +18,9 @@ ODD = (5, 37, 19, 11, 23, 13)
 LONG, MANY = 1037, 131
 #: More than a fixed number of programs may take: 100 of 1024 elements, for example.
 MANY_ELEMENTS = 110_000
+#: More than axis 1 of a grid takes; and the sizes beside it that are tried, for a tensor of more than 2³¹ elements.
+LONGEST = (70_001, 9_001)
+OTHERS = tuple(2 * int(1.5 * 1.03**power) + 1 for power in range(340))
 #: group -> what it tries, for readers
 GROUPS = {
     "sizes": "odd sizes, one element, no elements, whole blocks, more than one block, more than 10⁵ elements",
@@ -28,7 +32,7 @@ GROUPS = {
     "magnitudes": "values around ±10⁴, around 10⁴ that differ by about 1, and below 10⁻⁶",
     "lanes": "lanes behind a mask as NaN and as very large numbers",
     "programs": "programs in other orders; races, memory that nobody wrote, accesses outside of a tensor",
-    "offsets": "rows 2³⁰ elements apart, in an input or the upstream gradient: their offsets need 64 bits",
+    "offsets": "rows 2³⁰ elements apart, in an input or the upstream gradient; more than 2³¹ elements; large grids",
     "non-finite": "NaN of both signs and infinities in one input at a time: they show where they do in your reference",
     "repeats": "the same call twice gives the same bits",
     "calls": "one tensor as two arguments, each set of inputs that require gradients, a second backward pass",
@@ -142,6 +146,22 @@ class Plan:
             rows = len(self.subject.dims) > 1 and not place
             yield f"long {dim}", self.longer(dim, MANY if rows else LONG)
 
+    def beyond_int32(self) -> Iterator[tuple[tuple[str, int], ...]]:
+        """Sizes with which a tensor of several dims has between 2³¹ and 2³² elements; each dim is the longest in turn.
+        No dim has more than about 10⁵: vectors stay below."""
+        tensors = list(self.subject.tensors.values())
+        for pair in combinations(self.subject.dims, 2):  # the result may have them, or what a function makes
+            if not any(set(pair) <= set(tensor.names()) for tensor in tensors):
+                dims = tuple((1, dim, 1) for dim in pair)
+                tensors += [Tensor(dims)] if self.subject.tensors else [Tensor(dims), Tensor((2, *dims))]
+        for tensor in tensors:
+            names = list(dict.fromkeys(tensor.names()))
+            for longest in names if len(names) > 1 else ():
+                tried = (
+                    self.small(**dict.fromkeys(names, other) | {longest: long}) for long in LONGEST for other in OTHERS
+                )
+                yield from islice((one for one in tried if 5 << 29 <= prod(tensor.shape(dict(one))) < 2**32), 1)
+
     # ---------------------------------------------------------------- groups
     def _sizes(self) -> Iterator[Trial]:
         dims = self.subject.dims
@@ -234,15 +254,23 @@ class Plan:
             yield self.trial(f"masked lanes hold {value}", how="lanes", detail=value)
 
     def _programs(self) -> Iterator[Trial]:
+        yield self.trial("what each program touches", how="watch")
+        for name, sizes in self.long():
+            yield self.trial(f"what each program touches, {name}", sizes, how="watch")
         for order in ("reversed", "shuffled"):
             yield self.trial(f"programs {order}", self.odd(), how="order", detail=order)
             for name, sizes in self.long():
                 yield self.trial(f"programs {order}, {name}", sizes, how="order", detail=order)
-        yield self.trial("what each program touches", how="watch")
-        for name, sizes in self.long():
-            yield self.trial(f"what each program touches, {name}", sizes, how="watch")
 
     def _offsets(self) -> Iterator[Trial]:
+        if self.interpreted:
+            for longest in self.subject.dims:
+                sizes = self.small(**{longest: LONGEST[0]})
+                if dict(sizes)[longest] > grids.MOST[1]:
+                    yield self.trial(f"{LONGEST[0]:,} {longest}", sizes, dtype=self.narrow, how="unbacked")
+            for sizes in self.beyond_int32():
+                long = " × ".join(f"{size:,} {dim}" for dim, size in sizes if size > 3)
+                yield self.trial(f"more than 2³¹ elements: {long}", sizes, dtype=self.narrow, how="unbacked")
         for name, tensor in self.subject.tensors.items():
             dim = tensor.dims[0] if tensor.dims else 0
             if len(tensor.dims) > 1 and isinstance(dim, tuple) and (not tensor.dtype or "float" in tensor.dtype):

@@ -15,10 +15,11 @@ import torch
 from torch.autograd import forward_ad
 
 from academy import accuracy, device, trouble
-from academy.judge import calls, elements, fences, interpreted, layouts, non_finite, special
+from academy.grids import GridTooLarge
+from academy.judge import calls, elements, fences, interpreted, layouts, non_finite, special, unbacked
 from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
-from academy.judge.trials import Trial
+from academy.judge.trials import Plan, Trial
 
 #: A result that may be wrong by chance only is judged over so many draws of the inputs.
 DRAWS = 16
@@ -53,7 +54,7 @@ def attempt(subject: Subject, trial: Trial) -> Outcome:
     try:
         Attempt(subject, trial).make()
     except Wrong as found:
-        state, message = "wrong", str(found)
+        state, message, line = "wrong", str(found), found.line
     except Remark as found:
         state, message = "remark", str(found)
     except Skipped as found:
@@ -378,9 +379,12 @@ class Attempt:
         inputs = self.inputs()
         module = inspect.getmodule(inspect.unwrap(self.subject.function))
         files = interpreted.jitted_files(module) if module else [_file(self.subject)]
-        for finding in interpreted.findings(files, lambda: self.results(self.subject.function, inputs)[0]):
-            place = f" (line {finding.line})" if finding.file == _file(self.subject) else ""
-            raise Wrong(f"{finding.message}{place}")
+        found = interpreted.findings(files, lambda: self.results(self.subject.function, inputs)[0])
+        own = [finding for finding in found if finding.file == _file(self.subject)]
+        for finding in own:
+            raise Wrong(finding.message, finding.line)
+        for finding in found:
+            raise Wrong(f"{finding.message} ({finding.file}:{finding.line})")
 
     def _far(self) -> None:
         inputs, upstreams = self.inputs(), None
@@ -396,6 +400,34 @@ class Attempt:
         found, upstreams = self.results(self.subject.function, inputs, upstreams)
         _synchronize()
         self.compare(found, inputs, upstreams)
+
+    def _unbacked(self) -> None:
+        known = vars(self.subject)
+        if "differentiable" not in known:  # a call, so of a size that there is memory for
+            trial = replace(self.trial, sizes=Plan(self.subject).odd())
+            known["differentiable"] = gradient_mode(self.subject, trial) == "gradients"
+        with unbacked.launches() as seen:
+            try:
+                inputs = self.subject.make(self.sizes, self.dtype, self.trial.seed)
+                for name, tensor in self.subject.tensors.items():
+                    if tensor.below and torch.is_tensor(inputs[name]):
+                        below = int(tensor.below) if tensor.below.isdigit() else self.sizes.get(tensor.below, 1)
+                        seen.hold(inputs[name], below - 1)
+                self.results(self.subject.function, inputs)
+            except GridTooLarge:
+                raise
+            except Exception as error:
+                if not seen.wrapped and not is_refusal(error):
+                    raise Skipped(f"sizes alone are not enough for it: {type(error).__name__}: {error}") from error
+                if not seen.wrapped:
+                    raise
+        for each in sorted(seen.wrapped, key=lambda each: each.tile):
+            here = each.file == _file(self.subject)
+            if each.tile:
+                raise Remark(f"{each.message} (line {each.line})" if here else each.message)
+            raise Wrong(each.message, each.line if here else None)
+        if seen.untried or not seen.launches:
+            raise Skipped(f"sizes alone are not enough for it: {seen.untried or 'it launches no kernel'}")
 
     def _repeat(self) -> None:
         inputs = self.inputs()

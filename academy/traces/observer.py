@@ -35,7 +35,7 @@ _PATCHED = [
     (triton_interpreter.FunctionRewriter, "_transform_ast"),
     *((triton_interpreter.InterpreterBuilder, name) for name in ("set_grid_dim", "set_grid_idx")),
     *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("masked_load", "masked_store")),
-    *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("atomic_rmw", "atomic_cas")),
+    *((triton_interpreter.InterpreterBuilder, f"create_{name}") for name in ("atomic_rmw", "atomic_cas", "barrier")),
     (triton_interpreter.InterpreterBuilder, "create_int_to_ptr"),
 ]
 
@@ -47,6 +47,8 @@ class Touch:
     operation: load, store, atomic_add, ... elements: row-major number of the element for each lane, -1 where the lane
     is masked off. addresses: byte offsets in the storage, -1 where masked off. values: what was read or written.
     undefined: the load has masked lanes and no `other`. unwritten: element that was read and that nobody has written.
+    barriers: how many barriers its program has met before; -1 in a Gluon kernel, where the simulator watches them.
+    order: of an atomic, `acq_rel`, `acquire`, `release` or `relaxed`.
     """
 
     program: Program
@@ -59,6 +61,8 @@ class Touch:
     values: np.ndarray | None = None
     undefined: bool = False
     unwritten: int | None = None
+    barriers: int = -1
+    order: str = ""
 
 
 class OutOfBounds(IndexError):
@@ -120,6 +124,7 @@ class Observer(Simulated):
         self.stopped: tuple[int, Program] | None = None
         self._launch: Any = None  # the one that runs
         self._program: Program = (0, 0, 0)
+        self._barriers = -1  # that it has met
         self._frames: list[Frame] = []
         self._hooked: list[dict] = []
         self._calls: list = []  # frames, kept so that no two calls get one number
@@ -206,12 +211,13 @@ class Observer(Simulated):
 
     def _around_set_grid_idx(self, original: Callable, builder, *index):
         self._begins(index)
+        self._barriers = 0
         return original(builder, *index)
 
     def _begins(self, program: Program) -> None:
         """A program begins."""
         self._frames = []
-        self._program = program
+        self._program, self._barriers = program, -1
         self._launch.programs[program] = []
 
     def _caller(self) -> tuple[str, int]:
@@ -297,12 +303,16 @@ class Observer(Simulated):
 
     def _around_create_atomic_rmw(self, original: Callable, builder, operation, pointer, value, mask, *args, **kwargs):
         name = "atomic_" + operation.name.lower().removeprefix("f").removeprefix("u")
-        self._written(name, pointer, _active(mask, pointer), value)
+        self._written(name, pointer, _active(mask, pointer), value, _order(args))
         return original(builder, operation, pointer, value, mask, *args, **kwargs)
 
     def _around_create_atomic_cas(self, original: Callable, builder, pointer, compare, value, *args, **kwargs):
-        self._written("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value)
+        self._written("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value, _order(args))
         return original(builder, pointer, compare, value, *args, **kwargs)
+
+    def _around_create_barrier(self, original: Callable, builder):
+        self._barriers += 1
+        return original(builder)
 
     def _around_create_int_to_ptr(self, original: Callable, builder, value, *args, **kwargs):
         """A table of addresses, as grouped products have it: what they point to is watched, too."""
@@ -312,9 +322,12 @@ class Observer(Simulated):
         addresses = np.array(moved, dtype=value.data.dtype).reshape(value.data.shape)
         return original(builder, triton_interpreter.TensorHandle(addresses, value.dtype), *args, **kwargs)
 
-    def _written(self, operation: str, pointers, active: np.ndarray, value) -> None:
+    def _written(self, operation: str, pointers, active: np.ndarray, value, order: str = "") -> None:
         values = interpreter.decode(np.asarray(value.data), value.dtype)
-        self._keep(self._touches(operation, pointers, active), np.broadcast_to(values, np.shape(pointers.data)))
+        touches = self._touches(operation, pointers, active)
+        for touch in touches:
+            touch.order = order
+        self._keep(touches, np.broadcast_to(values, np.shape(pointers.data)))
 
     def _touches(self, operation: str, pointers, active: np.ndarray) -> list[Touch]:
         """An access, one entry for each tensor that it touches (one, except for blocks of mixed pointers)."""
@@ -329,6 +342,7 @@ class Observer(Simulated):
             offsets = np.where(mine, argument.storage_offset(addresses), -1)
             place = self._frames[-1] if self._frames else self._launch
             touch = Touch(self._program, argument, operation, elements, offsets, place.file, place.line)
+            touch.barriers = self._barriers
             if (elements[mine] < 0).any():
                 self._out_of_bounds(touch, addresses[mine][elements[mine] < 0])
             result.append(touch)
@@ -360,6 +374,12 @@ _real = functools.lru_cache(maxsize=512)(os.path.realpath)
 
 def _around(original: Callable, method: Callable) -> Callable:
     return functools.wraps(original)(lambda *args, **kwargs: method(original, *args, **kwargs))
+
+
+def _order(arguments: tuple) -> str:
+    """Of an atomic, whose memory semantic comes before its scope."""
+    named = getattr(arguments[0], "name", "") if arguments else ""
+    return {"ACQUIRE": "acquire", "RELEASE": "release", "RELAXED": "relaxed"}.get(named, "acq_rel")
 
 
 def _active(mask, pointers) -> np.ndarray:

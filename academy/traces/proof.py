@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Finding:
 
 def findings(launch: Launch) -> list[Finding]:
     """Races, reads of unwritten memory, and stores of two values in one element, in one launch."""
-    found = list(_races(launch))
+    found = [*_races(launch), *_unordered(launch)]
     contested = dict[tuple[str, int], Finding]()
     for touch in launch.touches:
         if touch.unwritten is not None:
@@ -286,7 +287,7 @@ def traffic(launches: list[Launch], scratch: Collection[int] = ()) -> dict[str, 
 
 def _races(launch: Launch) -> Iterator[Finding]:
     """Pairs of programs that meet at one element, one of them storing, with no atomic to put them in order."""
-    handed = _handed_over(launch)
+    schedule = _Order(launch)
     for identity in dict.fromkeys(touch.argument.identity for touch in launch.touches if touch.operation == "store"):
         here = [touch for touch in launch.touches if touch.argument.identity == identity]
         address = np.concatenate([_active(touch) for touch in here])
@@ -294,7 +295,7 @@ def _races(launch: Launch) -> Iterator[Finding]:
         order = np.argsort(address, kind="stable")
         address, owner = address[order], owner[order]
         for group in np.split(np.arange(address.size), np.flatnonzero(np.diff(address)) + 1):
-            pair = _conflict([here[i] for i in dict.fromkeys(owner[group])], handed)
+            pair = _conflict([here[i] for i in dict.fromkeys(owner[group])], schedule)
             if pair:
                 first, second = pair
                 element = int(first.argument.elements_in_storage(address[group[:1]])[0])
@@ -303,30 +304,161 @@ def _races(launch: Launch) -> Iterator[Finding]:
                     f"program {program_name(touch.program)} {verbs.get(touch.operation, 'updates')}" for touch in pair
                 )
                 where = f"{first.argument.element_name(element)} (line {first.line})"
-                message = f"race in {launch.kernel}: {one} {where} and {other} it too; "
-                message += "on a GPU their order is undefined"
+                message = f"race in {launch.kernel}: {one} {where} and {other} it too"
+                handed = schedule.handed(first, second)
+                if handed is None:
+                    message += "; on a GPU their order is undefined"
+                else:
+                    message += (
+                        f". The atomic in line {handed.by.line} says that it is done, but one thread does it, and "
+                    )
+                    message += "others may not be so far: tl.debug_barrier() before it makes them wait for each other"
                 message += wrong_stride(launch, second.argument, second.line) if second.operation == "store" else ""
                 yield Finding(second.file, second.line, message)
                 break
 
 
-def _conflict(touches: list[Touch], handed: dict[int, tuple[bool, bool]]) -> tuple[Touch, Touch] | None:
+def _conflict(touches: list[Touch], schedule: _Order) -> tuple[Touch, Touch] | None:
     """Two accesses to one element by two programs, in the order of the run, which nothing puts in order on a GPU."""
     for number, second in enumerate(touches if len({touch.program for touch in touches}) > 1 else []):
         for first in touches[:number]:
             if first.program != second.program and "store" in (first.operation, second.operation):
-                (acquired, released), (acquired_too, released_too) = handed[id(first)], handed[id(second)]
-                if not (released and acquired_too or released_too and acquired):
+                if not schedule.holds(first, second):
                     return first, second
     return None
 
 
-def _handed_over(launch: Launch) -> dict[int, tuple[bool, bool]]:
-    """Of each access, whether its program performed an atomic on another tensor before (took a lock, counted itself
-    in), and whether it performs one later."""
-    atomics = [(i, touch) for i, touch in enumerate(launch.touches) if touch.operation.startswith("atomic")]
-    found = {}
-    for i, touch in enumerate(launch.touches):
-        others = [j for j, a in atomics if a.program == touch.program and a.argument is not touch.argument]
-        found[id(touch)] = any(j < i for j in others), any(j > i for j in others)
+@dataclass(frozen=True)
+class _Handed:
+    """What an atomic of a program hands to whoever meets it later: the accesses before it. Those of a block only if
+    they are before a barrier: the atomic is done by one thread, and the others may be late."""
+
+    number: int
+    barriers: int
+    by: Touch
+
+    def holds(self, number: int, touch: Touch) -> bool:
+        late = touch.elements.size > 1 and touch.barriers >= self.barriers and self.by.elements.size == 1
+        return number < self.number and (touch.barriers < 0 or not late)
+
+
+class _Order:
+    """Which accesses of one program come before which of another, whatever the schedule.
+
+    Those before an atomic come before those that follow another program's atomic on the same element, if it came
+    second. A load from there counts as one: it waits for a flag.
+    """
+
+    def __init__(self, launch: Launch):
+        self._touches = launch.touches
+
+    @cached_property
+    def _known(self) -> dict[int, tuple[int, dict[Program, _Handed]]]:
+        """Of each access its number, and what its program had been handed by then."""
+        at: dict[tuple, dict[Program, _Handed]] = {}  # element -> what was handed over there
+        known: dict[Program, dict[Program, _Handed]] = {}
+        found = {}
+        for number, touch in enumerate(self._touches):
+            atomic = touch.operation.startswith("atomic")
+            here = known.setdefault(touch.program, {})
+            places = [*map(int, _active(touch))] if touch.elements.size <= _FLAGS else ["all"]
+            keys = [(touch.argument.identity, place) for place in places]
+            if touch.operation == "load" or atomic and touch.order in ("acq_rel", "acquire"):
+                if handed := [at[key] for key in keys if key in at]:
+                    here = known[touch.program] = _newest(here, *handed)
+            found[id(touch)] = number, here
+            if atomic and touch.order in ("acq_rel", "release"):
+                mine = _newest(here, {touch.program: _Handed(number, touch.barriers, touch)})
+                at.update({key: _newest(at.get(key, {}), mine) for key in keys})
+        return found
+
+    def handed(self, first: Touch, second: Touch) -> _Handed | None:
+        """The last thing that the first one's program handed over and the second one's knew of, if it came after the
+        first one."""
+        handed = self._known[id(second)][1].get(first.program)
+        return handed if handed is not None and self._known[id(first)][0] < handed.number else None
+
+    def holds(self, first: Touch, second: Touch) -> bool:
+        handed = self.handed(first, second)
+        return handed is not None and handed.holds(self._known[id(first)][0], first)
+
+
+#: Lanes of an atomic that are looked at one by one.
+_FLAGS = 64
+
+
+def _newest(*tables: dict[Program, _Handed]) -> dict[Program, _Handed]:
+    found: dict[Program, _Handed] = {}
+    for program, handed in (item for table in tables for item in table.items()):
+        if program not in found or found[program].number < handed.number:
+            found[program] = handed
     return found
+
+
+# ---- threads of one program -----------------------------------------------------------------------------------------
+
+
+def _unordered(launch: Launch) -> Iterator[Finding]:
+    """Elements that one lane of a program stores and another reads, or stores anew, with no barrier between.
+
+    Only a lane of the same number, of a block of the same shape, is the same thread for sure; a number is stored by one
+    thread and read by all. The result of an atomic on a number is handed to all threads with a barrier.
+    """
+    stored = {touch.argument.identity for touch in launch.touches if touch.operation == "store" and touch.barriers >= 0}
+    groups: dict[tuple, list[tuple[int, Touch]]] = {}
+    atomics = dict[Program, int]()
+    for touch in launch.touches:
+        if touch.operation.startswith("atomic"):
+            atomics[touch.program] = atomics.get(touch.program, 0) + (touch.elements.size == 1)
+        elif touch.argument.identity in stored and _active(touch).size:
+            stage = touch.barriers + atomics.get(touch.program, 0)
+            groups.setdefault((touch.program, touch.argument.identity), []).append((stage, touch))
+    for (program, _), staged in groups.items():
+        if len(staged) > 1 and any(touch.operation == "store" for _, touch in staged[:-1]):
+            yield from _unordered_here(launch, program, staged)
+
+
+def _unordered_here(launch: Launch, program: Program, staged: list[tuple[int, Touch]]) -> Iterator[Finding]:
+    """In one program, on one storage. staged: each access with how many barriers came before it."""
+    start = min(int(_active(touch).min()) for _, touch in staged)
+    size = max(int(_active(touch).max()) for _, touch in staged) - start + 1
+    stage, writer, number = np.full(size, -1), np.full(size, -1), np.full(size, -1)
+    shapes: dict[tuple, int] = {}
+    for index, (now, touch) in enumerate(staged):
+        active = touch.elements >= 0
+        places = touch.addresses[active] - start
+        shape = shapes.setdefault(touch.elements.shape if touch.elements.size > 1 else (), len(shapes))
+        lanes = np.arange(active.size).reshape(active.shape)[active] + (shape << 32)
+        same = (writer[places] == lanes) & (active.size > 1 or touch.operation == "store")
+        foreign = (stage[places] == now) & (writer[places] != _ANY) & ~same
+        if foreign.any():
+            first = staged[int(number[places[foreign][0]])][1]
+            place = int(places[foreign][0]) + start
+            if touch.operation == "load" or _value_at(first, place) != _value_at(touch, place):
+                element = first.argument.element_name(int(first.argument.elements_in_storage(np.array([place]))[0]))
+                what = (
+                    "another thread reads" if touch.operation == "load" else "another thread stores something else in"
+                )
+                message = (
+                    f"program {program_name(program)} of {launch.kernel} stores {element} in line {first.line}, and "
+                )
+                message += (
+                    f"{what} it in line {touch.line}, with no tl.debug_barrier() between: on a GPU the threads of "
+                )
+                message += "a program don't wait for each other"
+                yield Finding(touch.file, touch.line, message)
+                return
+        if touch.operation == "store":
+            stage[places], writer[places], number[places] = now, lanes, index
+            kept, counts = np.unique(places, return_counts=True)
+            writer[kept[counts > 1]] = _ANY
+
+
+#: Several lanes have stored the same number there.
+_ANY = -2
+
+
+def _value_at(touch: Touch, place: int) -> float:
+    assert touch.values is not None
+    value = touch.values[np.broadcast_to(touch.addresses, touch.values.shape) == place].reshape(-1)[0]
+    return 0.0 if np.isnan(value) else float(value)

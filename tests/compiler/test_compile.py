@@ -325,7 +325,7 @@ def test_a_grid_that_a_gpu_does_not_take_is_named(file):
     )
     report = compiler.compile_file(file(f"{SCALE}\ndef EXAMPLE():\n    x = torch.ones(5)\n{launches}"))
     (problem,) = report.problems
-    assert problem.line == 6
+    assert problem.line == 7
     assert problem.message.startswith(
         "scale_kernel: 81,920 programs on axis 1 of the grid, and a GPU takes at most 65,535"
     )

@@ -1,5 +1,7 @@
 """What a recording proves: races, unwritten outputs, reads of unwritten memory, and the bytes that move."""
 
+import re
+
 import pytest
 
 from academy.traces import faults, store
@@ -216,24 +218,60 @@ def test_an_atomic_beside_a_store_is_a_race(record):
     assert "program 0 stores y_ptr[0] (line 12) and program 1 updates it too" in found
 
 
-def test_a_lock_puts_stores_in_order(record):
-    source = STORE.format(
-        body="""
-    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+LOCK = """
+    {early}
+    while tl.atomic_cas(lock_ptr, 0, 1, sem="{acquire}") == 1:
         pass
-    tl.store(y_ptr + offsets, tl.load(y_ptr + offsets) + 1.0)
-    tl.atomic_xchg(lock_ptr, 0)
-""",
-        y="torch.zeros(4)",
-    )
-    source = source.replace("y_ptr, n,", "y_ptr, lock_ptr, n,").replace(
-        "y, 8,", "y, torch.zeros(1, dtype=torch.int32), 8,"
-    )
-    assert problems(record, source) == []
-    unlocked = source.replace("    tl.atomic_xchg(lock_ptr, 0)\n", "").replace(
-        "while tl.atomic_cas(lock_ptr, 0, 1) == 1", "while pid < 0"
-    )
-    assert any("race" in message for message in problems(record, unlocked))
+    tl.store(y_ptr + offsets, {sum} + 1.0)
+    {barrier}
+    tl.atomic_xchg(lock_ptr, 0, sem="{release}")
+    {late}
+"""
+LOCKED = dict(early="before = 0.0", acquire="acquire", sum="tl.load(y_ptr + offsets)", barrier="tl.debug_barrier()")
+LOCKED |= dict(release="release", late="pass")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({}, ""),
+    (dict(barrier="pass"), r"program 0 stores y_ptr\[0\] \(line 15\) .*The atomic in line 17 says that it is done"),
+    (dict(barrier="pass", release="relaxed"), r"program 0 stores y_ptr\[0\] \(line 15\) .*their order is undefined"),
+    (dict(acquire="relaxed"), r"program 0 stores y_ptr\[0\] \(line 15\) .*their order is undefined"),
+    (dict(early="before = tl.load(y_ptr + offsets)", sum="before"), r"program 0 stores .* and program 1 reads it too"),
+    (dict(late="tl.store(y_ptr + offsets, 0.0)"), r"program 0 stores y_ptr\[0\] \(line 18\) and program 1 reads it"),
+    (dict(early="tl.atomic_add(lock_ptr + 1, 1)", acquire="relaxed"), r"their order is undefined"),
+], ids=str)  # fmt: skip
+def test_what_a_lock_protects(record, change, message):
+    """Also with an atomic on another word before, which is no lock that both take."""
+    source = STORE.format(body=LOCK.format(**LOCKED | change), y="torch.zeros(4)")
+    source = source.replace("y_ptr, n,", "y_ptr, lock_ptr, n,")
+    source = source.replace("y, 8,", "y, torch.zeros(2, dtype=torch.int32), 8,")
+    found = problems(record, source)
+    assert re.search(message, found[0]) if message else not found, found
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize(("body", "message"), [
+    ("tl.store(y_ptr + pid * 4 + offsets, 1.0)\n{0}x = tl.load(y_ptr + pid * 4 + 3 - offsets)", "reads"),
+    ("tl.store(y_ptr + pid * 4 + offsets, 1.0)\n{0}x = tl.load(y_ptr + pid * 4 + 1)", "reads"),
+    ("tl.store(y_ptr + pid * 4, 1.0)\n{0}x = tl.load(y_ptr + pid * 4)", "reads"),
+    ("tl.store(y_ptr + pid * 4 + offsets, 1.0)\n{0}x = tl.load(y_ptr + pid * 4 + tl.arange(0, 2)[:, None])", "reads"),
+    ("for i in range(2):\n    {0}    tl.store(y_ptr + pid * 4 + (offsets + i) % 4, 1.0 + i)", "stores something else"),
+])  # fmt: skip
+def test_threads_of_a_program_that_do_not_wait_for_each_other(record, body, message, barrier):
+    wait = "    tl.debug_barrier()\n    " if barrier else "    pass\n    "
+    found = problems(record, STORE.format(body="    " + body.format(wait), y="torch.zeros(8)"))
+    told = rf"program 0 of store_kernel stores y_ptr\[\d\] in line 1\d, and another thread {message}( in)? it in line 1"
+    assert not found if barrier else re.match(told + r"\d, with no tl\.debug_barrier", found[0]), found
+
+
+@pytest.mark.parametrize("body", [
+    "for i in range(3):\n        tl.store(y_ptr + pid * 4 + offsets, tl.load(y_ptr + pid * 4 + offsets) + 1.0)",
+    "tl.store(y_ptr + pid + offsets * 0, 1.0)\n    tl.store(y_ptr + pid + offsets * 0, 1.0)",
+    "tl.store(y_ptr + pid * 4 + offsets, 1.0)\n    tl.store(y_ptr + pid * 4 + 3 - offsets, 1.0)",
+    "tl.store(y_ptr + pid * 4, 1.0)\n    tl.store(y_ptr + pid * 4, 2.0)",
+], ids=["the same lanes", "all lanes", "the same value", "numbers"])  # fmt: skip
+def test_threads_that_need_not_wait(record, body):
+    assert problems(record, STORE.format(body="    " + body, y="torch.zeros(8)")) == []
 
 
 def test_the_last_program_may_add_up_the_others_sums(record):
