@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from academy import device, parent  # noqa: F401
-from academy.compiler import stand_in
+from academy.compiler import stand_in, tuning
 from academy.judge.subject import of_module
 from academy.judge.trials import Trial
 from academy.judge.trying import call_of
@@ -22,7 +22,8 @@ def record(path: Path, name: str, trial: Trial) -> Recording:
         (subject,) = of_module(module, str(path), [name])
         call_of(subject, trial)
 
-    with stand_in.for_files():
+    number = int(trial.detail) if trial.how == "configuration" else 0
+    with stand_in.for_files(), tuning.chosen(number):
         data = worker.record(path, [path], max_steps=200_000, example=example)
     file = store.shorten(path)
     lines = data["files"][file]

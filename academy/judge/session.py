@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from academy import device, trouble
-from academy.compiler import stand_in
-from academy.judge import kernel_mutants, process
+from academy.compiler import stand_in, tuning
+from academy.judge import configurations, kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
 from academy.judge.trials import GROUPS, Plan, Trial, quick
-from academy.judge.trying import Outcome, attempt, gradient_mode, ranks
+from academy.judge.trying import Attempt, Outcome, attempt, gradient_mode, ranks
 
 #: Mutants of a file that are tried, at most.
 MUTANTS = 24
@@ -235,11 +235,12 @@ class Session:
 
 # ---------------------------------------------------------------- in a process of its own
 def _before_a_card(work: Callable) -> Callable:
-    """Of what runs the file: where there is no GPU, it is told that there is one, see `academy.compiler.stand_in`."""
+    """Of what runs the file: where there is no GPU, it is told that there is one, see `academy.compiler.stand_in`.
+    Nothing is tuned: an autotuned kernel runs with its first configuration."""
 
     @functools.wraps(work)
     def walk(job: Any) -> Iterator:
-        with stand_in.for_files():
+        with stand_in.for_files(), tuning.chosen():
             yield from work(job)
 
     return walk
@@ -281,6 +282,7 @@ def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
         raise Unusable(message) from error
     plan.differentiable = mode == "gradients"
     plan.ranks = ranks(subject, trial)
+    plan.configurations = configurations.of(Attempt(subject, trial)) if call else []
     return mode, plan
 
 

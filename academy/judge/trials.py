@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from math import prod
 from typing import Any
@@ -25,6 +25,7 @@ OTHERS = tuple(2 * int(1.5 * 1.03**power) + 1 for power in range(340))
 GROUPS = {
     "sizes": "odd sizes, one element, no elements, whole blocks, more than one block, more than 10⁵ elements",
     "options": "every combination of the other arguments",
+    "configurations": "each configuration of an autotuned kernel, and the call that tunes it",
     "ranks": "a leading dim less, one more, two more: refused, or right",
     "layouts": "strided, transposed, sliced inputs and upstream gradients; each dim farther apart, or expanded",
     "dtypes": "each dtype, also over long rows; one input in another dtype than the rest",
@@ -89,6 +90,8 @@ class Plan:
     differentiable: bool = True
     #: The most dims of an input, and of a result.
     ranks: tuple[int, int] = (2, 2)
+    #: Those of autotuned kernels, in words. All trials but one group use the first.
+    configurations: list[str] = field(default_factory=list)
 
     @property
     def dtype(self) -> str:
@@ -206,6 +209,16 @@ class Plan:
             name = ", ".join(f"{name}={value!r}" for name, value in options)
             yield self.trial(name, options=options)
             yield self.trial(f"{name}, strided", options=options, layout="strided", upstream="sum")
+
+    def _configurations(self) -> Iterator[Trial]:
+        for number, name in list(enumerate(self.configurations))[1:]:
+            for combination in self.subject.combinations():
+                options = tuple(combination.items())
+                yield self.trial(name, options=options, how="configuration", detail=str(number))
+            for long, sizes in self.long():
+                yield self.trial(f"{name}, {long}", sizes, how="configuration", detail=str(number))
+        if self.configurations:
+            yield self.trial("the call that tunes", how="tuned")
 
     def _layouts(self) -> Iterator[Trial]:
         inputs, results = self.ranks

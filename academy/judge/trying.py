@@ -16,7 +16,9 @@ from torch.autograd import forward_ad
 
 from academy import accuracy, device, trouble
 from academy.grids import GridTooLarge
-from academy.judge import calls, elements, fences, interpreted, layouts, non_finite, special, unbacked
+from academy.judge import (
+    calls, configurations, elements, fences, interpreted, layouts, non_finite, special, unbacked
+)
 from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
 from academy.judge.trials import Plan, Trial
@@ -110,11 +112,12 @@ class Attempt:
         self.compared = 0
         self.drawn: dict[tuple[int, str], list[tuple[torch.Tensor, ...]]] | None = None
 
-    def make(self) -> None:
-        if self.trial.how in calls.PROCEDURES:
-            calls.PROCEDURES[self.trial.how](self)
+    def make(self, how: str = "") -> None:
+        how, procedures = how or self.trial.how, calls.PROCEDURES | configurations.PROCEDURES
+        if how in procedures:
+            procedures[how](self)
         else:
-            getattr(self, "_" + self.trial.how)()
+            getattr(self, "_" + how)()
 
     # ---------------------------------------------------------------- inputs
     def inputs(self) -> dict[str, Any]:
@@ -338,6 +341,7 @@ class Attempt:
 
     # ---------------------------------------------------------------- procedures
     def _compare(self) -> None:
+        """What the function gives is what the reference gives."""
         inputs = self.inputs()
         if empty := 0 in self.sizes.values():  # an index into nothing would be the function's end, but not its fault
             self.expected({n: v.cpu() if torch.is_tensor(v) else v for n, v in inputs.items()}, None)

@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
     for warning in faults.warnings(recording):
         Console().print(f"warning: {warning}", style="yellow", highlight=False, markup=False, soft_wrap=True)
     own = not path.is_relative_to(store.ROOT / layout.KERNELS)
-    if told := recording.data.get("stand_ins"):
+    for told in recording.data.get("notes", []):
         Console().print(f"note: {told}", highlight=False, markup=False, soft_wrap=True)
     if own and not wrong and faults.hides_strides(recording):
         Console().print(f"note: {faults.HIDDEN}", style="yellow", highlight=False, markup=False, soft_wrap=True)

@@ -159,13 +159,16 @@ def main() -> None:
     collecting.rarely()
     out = os.fdopen(os.dup(1), "w")  # results alone: what anything else prints goes to stderr
     os.dup2(2, 1)
-    from academy.compiler import stand_in  # not where a browser records
+    from academy.compiler import stand_in, tuning  # not where a browser records
 
     for job in json.load(sys.stdin):
         path = Path(job["path"])
+        files = contextlib.nullcontext() if path.is_relative_to(store.ROOT / KERNELS) else stand_in.for_files()
         try:
-            with contextlib.nullcontext() if path.is_relative_to(store.ROOT / KERNELS) else stand_in.for_files():
-                data = record(path, [Path(file) for file in job["files"]]) | {"stand_ins": stand_in.used()}
+            with files, tuning.chosen() as tuned:
+                data = record(path, [Path(file) for file in job["files"]])
+            told = [f"{one.named(0)}, the first of {one.total}" for one in tuned.values() if one.total > 1]
+            data["notes"] = [*filter(None, [stand_in.used()]), *(f"nothing is tuned here: {each}" for each in told)]
         except trouble.Trouble as found:
             data = dict(trouble=str(found))
         print(json.dumps(data, separators=(",", ":")), file=out, flush=True)
