@@ -13,7 +13,7 @@ from academy.judge import fences
 from academy.judge.findings import Wrong
 
 if TYPE_CHECKING:
-    from academy.judge.trying import Attempt  # lazy: its type only
+    from academy.judge.trying import Attempt  # lazy: its type alone
 
 
 def of(attempt: Attempt) -> list[str]:
