@@ -16,9 +16,7 @@ from torch.autograd import forward_ad
 
 from academy import accuracy, device, trouble
 from academy.grids import GridTooLarge
-from academy.judge import (
-    calls, configurations, elements, fences, interpreted, layouts, non_finite, special, unbacked
-)
+from academy.judge import calls, configurations, elements, fences, interpreted, layouts, non_finite, special, unbacked
 from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
 from academy.judge.trials import Plan, Trial
