@@ -46,6 +46,8 @@ def strided(values: torch.Tensor) -> torch.Tensor:
 
 def sliced(values: torch.Tensor, padding: int = 7) -> torch.Tensor:
     """The same values as the left part of wider rows."""
+    if not values.dim():
+        return values
     memory = poisoned((*values.shape[:-1], values.shape[-1] + padding), values)
     memory[..., : values.shape[-1]] = values
     return memory[..., : values.shape[-1]]

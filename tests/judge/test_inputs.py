@@ -258,6 +258,13 @@ def test_each_dim_apart():
     assert layouts.laid_out(torch.empty(0, 3), "apart 0").shape == (0, 3)
 
 
+@pytest.mark.parametrize("name", [*layouts.LAYOUTS, "offset", "apart 0", "expanded 0"])
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 3), (3, 0), (2, 3)])
+def test_every_layout_takes_every_shape(name, shape):
+    values = torch.zeros(shape)
+    assert torch.equal(layouts.laid_out(values, name), values)
+
+
 @pytest.mark.parametrize("kind", special.KINDS)
 @pytest.mark.parametrize("shape", [(5, 37), (37,), (2, 3, 5), (1, 1), (0, 3)])
 def test_special_values(kind, shape):
