@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
@@ -185,12 +186,14 @@ class Plan:
         yield from self._many_elements()
 
     def _many_elements(self) -> Iterator[Trial]:
-        """In the last dim, where a program is mostly as long as it likes."""
-        first = next(iter(self.subject.tensors.values()), None)
-        if first and first.dims and isinstance(last := first.dims[-1], tuple) and last[1] not in self.subject.sizes:
-            others = prod(3 * dim[0] // dim[2] if isinstance(dim, tuple) else dim for dim in first.dims[:-1])
-            size = MANY_ELEMENTS // (others * last[0]) * last[2]
-            yield self.trial("more than 10⁵ elements", self.small(**{last[1]: size}))
+        """In the last dim, where a program is mostly as long as it likes. The largest tensor has so many."""
+        tensors = list(self.subject.tensors.values())
+        last = tensors[0].dims[-1] if tensors and tensors[0].dims else 0
+        if isinstance(last, tuple) and last[1] not in self.subject.sizes:
+            sizes = lambda size: self.small(**{last[1]: size})  # noqa: E731
+            largest = lambda size: max(prod(each.shape(dict(sizes(size)))) for each in tensors)  # noqa: E731
+            size = bisect_right(range(MANY_ELEMENTS), MANY_ELEMENTS, key=largest) - 1
+            yield self.trial("more than 10⁵ elements", sizes(size))
 
     def _ranks(self) -> Iterator[Trial]:
         """Where INPUTS says "...", these are trials like others."""

@@ -248,6 +248,22 @@ def test_a_verdict_does_not_depend_on_the_seed(name, edit, tmp_path):
 
 
 # ---------------------------------------------------------------- how inputs are made
+@pytest.mark.parametrize(
+    "inputs, sizes",
+    [
+        ({"x": "rows cols", "w": "cols"}, {"rows": 3, "cols": 36666}),
+        ({"x": "rows cols", "w": "cols cols"}, {"rows": 3, "cols": 331}),
+        ({"x": "n"}, {"n": 109999}),
+        ({"x": "rows 4*size"}, {"rows": 3, "size": 9166}),
+        ({"x": "n 16"}, None),
+    ],
+)
+def test_more_than_a_hundred_thousand_elements_and_not_many_more(inputs, sizes):
+    function = eval(f"lambda {', '.join(inputs)}: None")
+    made = Plan(subject.of_functions(function, function, inputs)).trials(["sizes"])
+    assert [dict(trial.sizes) for trial in made if "10⁵" in trial.name] == ([sizes] if sizes else [])
+
+
 def test_each_dim_apart():
     values = torch.arange(24.0).view(2, 3, 4)
     for axis, strides in enumerate([(27, 4, 1), (12, 27, 1), (12, 4, 27)]):
