@@ -18,7 +18,8 @@ line, the reason, and what to do instead.
 
 Where no compiler is installed (`available()`), `refused.problems(text)` still finds Python that no kernel can have.
 
-Names: `available`, `compile_code`, `compile_file`, `compile_source`, `problems`, `Compiled`, `Report`.
+Names: `available`, `compile_code`, `compile_file`, `compile_launches`, `compile_source`, `problems`, `Compiled`,
+`Report`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,17 @@ from academy.book.problems import Problem
 from academy.compiler.cards import CARDS, DEFAULT, card
 from academy.compiler.service import ROOT, Crashed, Worker, ask, available
 
-__all__ = ["CARDS", "Compiled", "Report", "available", "compile_code", "compile_file", "compile_source", "problems"]
+__all__ = [
+    "CARDS",
+    "Compiled",
+    "Report",
+    "available",
+    "compile_code",
+    "compile_file",
+    "compile_launches",
+    "compile_source",
+    "problems",
+]
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,23 @@ def compile_source(text: str, launches: Sequence[dict], arch: int = DEFAULT, det
                 launch["file"] = str(path)
         answer = ask(dict(launches=seen, path=str(path), arch=arch, detail=detail), key)
         return _report(answer, path, text)
+
+
+def compile_launches(path: str | Path, launches: Sequence[dict], arch: int = DEFAULT) -> Report:
+    """Compile launches of the kernels of a file and of those that it imports, as `launches.noted` found them.
+
+    Args:
+        path: of the file, which is imported.
+        launches: from `launches.noted()`.
+        arch: a key of `cards.CARDS`.
+
+    Raises:
+        ValueError: an `arch` that isn't in the table.
+        RuntimeError: the file can't be imported, or Triton's compiler crashes.
+    """
+    card(arch)
+    path = Path(path).resolve()
+    return _report(ask(dict(launches=list(launches), path=str(path), arch=arch, detail=False, within=True)), path)
 
 
 def compile_code(code: str, arch: int = DEFAULT, detail: bool = True) -> Report:

@@ -14,6 +14,7 @@ import importlib
 import io
 import json
 import os
+import resource
 import runpy
 import sys
 import traceback
@@ -57,11 +58,14 @@ def run(path: Path, arch: int, only: str | None, all_configs: bool, detail: bool
     return dict(found=catcher.found, stopped=stopped, example=example)
 
 
-def compile_launches(path: Path, seen: list[dict], arch: int, detail: bool = True) -> dict:
-    """Compile launches that were seen in the interpreter, of kernels of this file and of files that it uses."""
+def compile_launches(path: Path, seen: list[dict], arch: int, detail: bool = True, within: bool = False) -> dict:
+    """Compile launches that were seen in the interpreter, of kernels of this file and of files that it uses.
+
+    within: the file is where it belongs, beside what it imports.
+    """
     catcher = catching.Catcher(card(arch), detail=detail)
     with catcher.catching(), contextlib.redirect_stdout(io.StringIO()):
-        module = import_path(path, f"compiled_{path.stem}")
+        module = import_file(path, ROOT) if within else import_path(path, f"compiled_{path.stem}")
         for launch in seen:
             home: ModuleType = module
             if launch["file"] != str(path) and not hasattr(module, launch["kernel"]):
@@ -87,7 +91,8 @@ def answer(job: dict) -> dict:
         if "code" in job:
             return run_code(job["code"], job["arch"], job["detail"])
         if "launches" in job:
-            return compile_launches(Path(job["path"]), job["launches"], job["arch"], job.get("detail", True))
+            how = job.get("detail", True), job.get("within", False)
+            return compile_launches(Path(job["path"]), job["launches"], job["arch"], *how)
         return run(Path(job["run"]), job["arch"], job["only"], job["all_configs"], job.get("detail", True))
     except Exception as error:
         if found := trouble.of(error):
@@ -100,6 +105,7 @@ def main() -> None:
     if device.INTERPRET:
         raise RuntimeError("kernels are interpreted in this process: set TRITON_INTERPRET=0")
     torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_CPU, (resource.getrlimit(resource.RLIMIT_CPU)[1],) * 2)  # not that of who asks
     out = os.fdopen(os.dup(1), "w")  # answers alone: what anything else prints goes to stderr
     os.dup2(2, 1)
     for line in parent.asked():

@@ -33,16 +33,17 @@ GROUPS = {
     "values": "rows of zeros, one-hot and constant rows, ties, ±0; one input all zeros",
     "magnitudes": "values around ±10⁴, around 10⁴ that differ by about 1, and below 10⁻⁶",
     "lanes": "lanes behind a mask as NaN and as very large numbers",
-    "programs": "programs in other orders; races, memory that nobody wrote, accesses outside of a tensor",
+    "programs": "other orders; races, of threads too; memory that nobody wrote; accesses outside of a tensor",
     "offsets": "rows 2³⁰ elements apart, in an input or the upstream gradient; more than 2³¹ elements; large grids",
     "non-finite": "NaN of both signs and infinities in one input at a time: they show where they do in your reference",
+    "compiles": "what is launched, compiled for an A100, an H100 and an RTX 5090, which need not be there",
     "repeats": "the same call twice gives the same bits",
     "calls": "one tensor as two arguments, each set of inputs that require gradients, a second backward pass",
     "derivatives": "second derivatives and forward mode raise or are right",
     "arguments": "arguments that don't fit are refused before anything is launched",
 }
 #: Groups that only the interpreter can show.
-INTERPRETED = ("lanes", "programs")
+INTERPRETED = ("lanes", "programs", "compiles")
 
 
 @dataclass(frozen=True)
@@ -301,6 +302,13 @@ class Plan:
 
     def _non_finite(self) -> Iterator[Trial]:
         yield self.trial("NaN, inf and -inf in one input at a time", how="non_finite")
+
+    def _compiles(self) -> Iterator[Trial]:
+        for dtype in self.subject.dtypes:
+            yield self.trial(f"{dtype} inputs", dtype=dtype, how="compiles")
+        for combination in self.subject.combinations()[1:]:
+            name = ", ".join(f"{name}={value!r}" for name, value in combination.items())
+            yield self.trial(name, options=tuple(combination.items()), how="compiles")
 
     def _repeats(self) -> Iterator[Trial]:
         yield self.trial("the same call twice", how="repeat")

@@ -16,7 +16,18 @@ from torch.autograd import forward_ad
 
 from academy import accuracy, device, trouble
 from academy.grids import GridTooLarge
-from academy.judge import calls, configurations, elements, fences, interpreted, layouts, non_finite, special, unbacked
+from academy.judge import (
+    calls,
+    compiled,
+    configurations,
+    elements,
+    fences,
+    interpreted,
+    layouts,
+    non_finite,
+    special,
+    unbacked,
+)
 from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
 from academy.judge.trials import Plan, Trial
@@ -402,6 +413,10 @@ class Attempt:
         found, upstreams = self.results(self.subject.function, inputs, upstreams)
         _synchronize()
         self.compare(found, inputs, upstreams)
+
+    def _compiles(self) -> None:
+        inputs = self.inputs()
+        compiled.check(self.subject.function, lambda: self.results(self.subject.function, inputs))
 
     def _unbacked(self) -> None:
         known = vars(self.subject)
