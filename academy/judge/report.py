@@ -29,6 +29,7 @@ _GRADIENTS = {
     "none": "forward only, in silence: if an input requires a gradient, the result has none. Raise an error, "
     "or write an autograd.Function",
     "reference": "forward only: the reference gives no gradient either",
+    "in place": "forward only: the reference writes to an argument, which requires no gradient then",
 }
 _FATES = {"value": "gave a wrong value", "error": "raised an error", "died": "took the process along"}
 #: Groups of a function whose first wrong trial is shown; one mistake is often seen by all of them.
@@ -84,7 +85,7 @@ def mutants(report: Report) -> list[str]:
 # ---------------------------------------------------------------- in a terminal
 def show(report: Report, console: Console) -> None:
     for one in report.judged:
-        console.rule(f"[bold]{plain(one.name)}[/] against {plain(one.name)}_reference")
+        console.rule(f"[bold]{plain(one.name)}[/] against {plain(one.against)}")
         console.print(_table(one))
         console.print(_GRADIENTS[one.gradients], style="dim", highlight=False)
         for remark in remarks(one):
@@ -178,7 +179,7 @@ def _body(report: Report) -> str:
         *([f"<p class=quiet>{escape(report.stand_ins)}</p>"] if report.stand_ins else []),
     ]
     for one in report.judged:
-        parts.append(f"<h2>{escape(one.name)} against {escape(one.name)}_reference</h2><table>")
+        parts.append(f"<h2>{escape(one.name)} against {escape(one.against)}</h2><table>")
         for group, about in GROUPS.items():
             outcomes = one.of(group)
             if outcomes:

@@ -60,13 +60,14 @@ Source = File | Given
 @dataclass
 class Judged:
     """One function: what it was tried with, and what became of it. gradients: see `trying.gradient_mode`. stand_ins:
-    what its file asked of a GPU that isn't there, in a sentence."""
+    what its file asked of a GPU that isn't there, in a sentence. against: its reference."""
 
     name: str
     gradients: str
     trials: list[Trial]
     outcomes: list[Outcome] = field(default_factory=list)
     stand_ins: str = ""
+    against: str = ""
 
     @property
     def wrong(self) -> list[Outcome]:
@@ -255,7 +256,13 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
     source, groups, seed, call = job
     try:
         subjects = source.load()
-        plans = [_planned(subject, seed, call) for subject in subjects]
+        plans = []
+        for subject in subjects:
+            try:
+                plans.append((subject, *_planned(subject, seed, call)))
+            except Unusable:
+                if not subject.derived:  # a guess by its name
+                    raise
     except Unusable as error:
         yield str(error)
         return
@@ -263,8 +270,9 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
         trouble.let_through(error)
         yield f"the file can't be imported: {type(error).__name__}: {error}"
         return
-    for subject, (mode, plan) in zip(subjects, plans):
-        yield Judged(subject.name, mode, plan.trials(groups), stand_ins=stand_in.used())
+    for subject, mode, plan in plans:
+        against = f"{subject.name[:-1]}_reference, in place" if subject.derived else f"{subject.name}_reference"
+        yield Judged(subject.name, mode, plan.trials(groups), stand_ins=stand_in.used(), against=against)
 
 
 def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:

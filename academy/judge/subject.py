@@ -21,12 +21,17 @@ def my_function_reference(x, weight, labels, causal=False): ...
 - Instead of `INPUTS`, a function `my_function_inputs(rows, cols)` may return the arguments by name, for sizes of its
   choice of names. Floating tensors in float32 get the dtype that is tried.
 
-Without either, each argument that has no default is a tensor of shape (rows, cols).
+An argument that the reference writes to, the function must write to as well, with the same values, and leave alone
+what lies between and around. `my_function_` beside these two, with the same arguments, is judged as `my_function` in
+place: its first argument must hold the result afterwards.
+
+Without INPUTS, each argument that has no default is a tensor of shape (rows, cols).
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -125,6 +130,8 @@ class Subject:
     maker: Callable[..., dict] | None = None
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     dtypes: tuple[str, ...] = DTYPES
+    #: Its reference is that of the function without the `_`.
+    derived: bool = False
 
     @property
     def dims(self) -> list[str]:
@@ -200,7 +207,8 @@ def from_file(path: Path, names: list[str] | None = None) -> list[Subject]:
 def of_module(module: ModuleType, file: str, names: list[str] | None = None) -> list[Subject]:
     has = [name.removesuffix(REFERENCE) for name in vars(module) if name.endswith(REFERENCE)]
     has = [name for name in has if callable(getattr(module, name, None))]
-    if missing := [name for name in names or () if name not in has]:
+    beside = [f"{name}_" for name in has if _in_place_of(module, name)]
+    if missing := [name for name in names or () if name not in [*has, *beside]]:
         what = "no such function" if not hasattr(module, missing[0]) else f"no function {missing[0]}{REFERENCE}"
         raise Unusable(f"{file}: {what}: a function `{missing[0]}` needs its reference in PyTorch beside it")
     if not has:
@@ -208,22 +216,43 @@ def of_module(module: ModuleType, file: str, names: list[str] | None = None) -> 
             f"{file} has no pair of functions `name` and `name{REFERENCE}`: the kernel's function, "
             f"and the same in plain PyTorch"
         )
-    return [_subject(module, name, file) for name in names or has]
+    return [_subject(module, name, file) for name in names or [*has, *beside]]
+
+
+def _in_place_of(module: ModuleType, name: str) -> bool:
+    """Whether `name_` is there, without a reference of its own: by PyTorch's convention the same in place."""
+    function = getattr(module, f"{name}_", None)
+    if not inspect.isfunction(function) or hasattr(module, f"{name}_{REFERENCE}"):
+        return False
+    return [*inspect.signature(function).parameters] == [*inspect.signature(getattr(module, name)).parameters]
+
+
+def _in_place(reference: Callable) -> Callable:
+    """What the reference gives, written into its first argument."""
+    first = next(iter(inspect.signature(reference).parameters))
+
+    @functools.wraps(reference)
+    def function_(**given: Any) -> torch.Tensor:
+        return given[first].copy_(reference(**given))
+
+    return function_
 
 
 def _subject(module: ModuleType, name: str, file: str) -> Subject:
+    own = name if hasattr(module, name + REFERENCE) else name.removesuffix("_")
+    reference = getattr(module, own + REFERENCE)
     said = getattr(module, "INPUTS", None)
     if isinstance(said, dict) and said and all(isinstance(value, dict) for value in said.values()):
-        said = said.get(name)
+        said = said.get(own)
     subject = of_functions(
         getattr(module, name),
-        getattr(module, name + REFERENCE),
-        getattr(module, f"{name}_inputs", None) or said,
+        reference if own == name else _in_place(reference),
+        getattr(module, f"{own}_inputs", None) or said,
         name=name,
         sizes=getattr(module, "SIZES", {}),
         dtypes=getattr(module, "DTYPES", DTYPES),
     )
-    subject.file = file
+    subject.file, subject.derived = file, own != name
     return subject
 
 

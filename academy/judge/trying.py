@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import linecache
 import time
 import traceback
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from academy.judge import (
     non_finite,
     special,
     unbacked,
+    writes,
 )
 from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
@@ -120,6 +122,10 @@ class Attempt:
         #: How often results were compared, and what is compared, where it isn't judged yet.
         self.compared = 0
         self.drawn: dict[tuple[int, str], list[tuple[torch.Tensor, ...]]] | None = None
+        #: Arguments that the last call changed and gave back -> the result that each was.
+        self.handed_back: dict[str, str] = {}
+        #: Results of a function that are its arguments, changed or not.
+        self.echoed: dict[Callable, set[str]] = {}
 
     def make(self, how: str = "") -> None:
         how, procedures = how or self.trial.how, calls.PROCEDURES | configurations.PROCEDURES
@@ -168,18 +174,38 @@ class Attempt:
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """Outputs and gradients by name, and the upstream gradients: those given, else new ones. wanted: the inputs
         that require gradients; None: all that can."""
-        leaves, asked = self.leaves(inputs, wanted)
+        given = writes.copies(inputs)
+        leaves, asked = self.leaves(given, wanted)
         outputs = self.outputs(function, leaves)
         attached = [out for out in outputs.values() if torch.is_tensor(out) and out.requires_grad]
         found = {name: out.detach() if torch.is_tensor(out) else out for name, out in outputs.items()}
-        if not attached or not asked:
-            return found, []
-        if upstreams is None:
-            upstreams = [self.upstream(out) for out in attached]
-        given = [up.to(out.dtype) for up, out in zip(upstreams, attached)]
-        grads = torch.autograd.grad(attached, list(asked.values()), given, allow_unused=True)
-        found |= {f"the gradient of {name}": grad for name, grad in zip(asked, grads) if grad is not None}
-        return found, upstreams
+        if attached and asked:
+            if upstreams is None:
+                upstreams = [self.upstream(out) for out in attached]
+            above = {
+                f"upstream {number}": up.to(out.dtype) for number, (up, out) in enumerate(zip(upstreams, attached))
+            }
+            shown = writes.copies(above)
+            grads = torch.autograd.grad(attached, list(asked.values()), list(shown.values()), allow_unused=True)
+            if writes.changed(shown, above):
+                raise Wrong("the backward pass writes to the gradient that it gets from above, which others may use")
+            found |= {f"the gradient of {name}": grad for name, grad in zip(asked, grads) if grad is not None}
+        tensors = [value for value in given.values() if torch.is_tensor(value)]
+        self.echoed[function] = {n for n, out in found.items() if any(writes.is_argument(out, one) for one in tensors)}
+        handed_back = self.with_writes(found, writes.changed(given, inputs))
+        if function is self.subject.function:
+            self.handed_back = handed_back
+        return found, upstreams if attached and asked and upstreams is not None else []
+
+    def with_writes(self, found: dict[str, Any], changed: dict[str, torch.Tensor]) -> dict[str, str]:
+        """Changed arguments become results. One that is handed back is no second result: which was it?"""
+        handed_back = {}
+        for name, value in changed.items():
+            for result in [each for each, out in found.items() if writes.is_argument(out, value)]:
+                handed_back[name] = result
+                del found[result]
+            found[name + writes.AFTERWARDS] = value
+        return handed_back
 
     def leaves(
         self, inputs: dict[str, Any], wanted: tuple[str, ...] | None = None
@@ -209,19 +235,25 @@ class Attempt:
 
     def ours(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """The function's results, with fences around what it allocates."""
-        tensors = {name: value for name, value in inputs.items() if torch.is_tensor(value)}
-        before = {name: value.detach().clone() for name, value in tensors.items()}
         with fences.Fences() as fenced:
             found, upstreams = self.results(self.subject.function, inputs)
             _synchronize()
-        for name, value in tensors.items():
-            place = elements.first(~elements.same(value.detach(), before[name]))
-            if place is not None:
-                message = elements.at(name, place, value.detach(), before[name])
-                raise Wrong(f"the call writes to its argument: {message}")
         if count := fenced.broken():
             raise Wrong(f"{count} elements outside of a tensor that it allocated were written to: is a mask missing?")
         return found, upstreams
+
+    def works_in_place(self, name: str) -> bool:
+        """Whether the function writes to an argument and hands it back, whatever its layout, as those of PyTorch do
+        whose names end in `_`. (Where a gradient is asked for, that would change what others have saved.)"""
+        known = vars(self.subject).setdefault("in_place", {})
+        if name not in known:
+            known[name] = not self.differentiable
+            for layout in layouts.LAYOUTS if known[name] else ():
+                other = Attempt(self.subject, replace(self.trial, layout=layout))
+                with contextlib.suppress(Exception):  # it may refuse a layout
+                    other.results(self.subject.function, other.inputs())
+                    known[name] = known[name] and name in other.handed_back
+        return known[name]
 
     def compare(
         self,
@@ -242,16 +274,25 @@ class Attempt:
         """
         pytorch, exact = self.expected(inputs, upstreams, wanted)
         self.compared += 1
+        found = dict(found)
+        for name, result in self.handed_back.items():
+            key = name + writes.AFTERWARDS
+            if key in found and key not in pytorch and self.works_in_place(name):
+                found[result] = found.pop(key)
+                if any(size > 1 and not step for size, step in zip(inputs[name].shape, inputs[name].stride())):
+                    raise Skipped(f"{name} shows one element in several places, so nothing can be written to it")
+        writes.compare(found, pytorch, exact, inputs)
         lost, infinite = "", set()
         if self.trial.values:
             usual = Attempt(self.subject, replace(self.trial, values=""))
             results = usual.expected(usual.inputs(), None, wanted)[1]
             infinite = {name for name, value in results.items() if torch.is_tensor(value) and bool(value.isinf().any())}
-        if missing := [name for name in pytorch if name not in found and whole]:
+        ours, theirs = (self.echoed.get(each, set()) for each in (self.subject.function, self.subject.reference))
+        if missing := [name for name in pytorch if name not in found and whole and name not in theirs]:
             raise Wrong(f"it gives {len(found)} results, and {missing[0]} is missing")
         for name, value in found.items():
             if name not in pytorch:
-                if torch.is_tensor(value) and bool((value != 0).any()):
+                if torch.is_tensor(value) and bool((value != 0).any()) and name not in ours:
                     raise Wrong(f"it gives {name}, and the reference gives none")
                 continue
             if not torch.is_tensor(value) or not torch.is_tensor(pytorch[name]):
@@ -401,17 +442,19 @@ class Attempt:
 
     def _far(self) -> None:
         inputs, upstreams = self.inputs(), None
-        name = self.trial.detail
+        far, name = dict(inputs), self.trial.detail
         near = self.results(self.subject.function, inputs)[1] if name == "upstream" else []
         try:
             if near:
                 upstreams = [fences.far_apart(each) if each.dim() > 1 else each for each in near]
             else:
-                inputs[name] = fences.far_apart(inputs[name])
+                far[name] = fences.far_apart(inputs[name])
         except (OSError, MemoryError, RuntimeError) as error:
             raise Skipped(f"there is no room for it here: {error}") from error
-        found, upstreams = self.results(self.subject.function, inputs, upstreams)
+        found, upstreams = self.results(self.subject.function, far, upstreams)
         _synchronize()
+        if name in far and not bool(elements.same(far[name], inputs[name]).all()):  # too large for a copy
+            self.handed_back |= self.with_writes(found, {name: far[name]})
         self.compare(found, inputs, upstreams)
 
     def _compiles(self) -> None:
@@ -462,7 +505,15 @@ class Attempt:
         inputs = {n: v for n, v in self.inputs().items() if torch.is_tensor(v)}
         if len(inputs) < len(self.inputs()):
             raise Skipped("some arguments are no tensors")
-        single = lambda function: lambda **given: _first_tensor(self.call(function, given))  # noqa: E731
+
+        def single(function: Callable) -> Callable[..., torch.Tensor]:
+            def call(**given: Any) -> torch.Tensor:
+                own = given if self.differentiable else writes.copies(given)
+                result = self.call(function, own)
+                return _first_tensor(result if self.differentiable else (result, *writes.changed(own, given).values()))
+
+            return call
+
         out = single(self.subject.function)(**inputs)
         upstream = self.upstream(out) if self.differentiable else None
         spoilt = inputs if upstream is None else {**inputs, "upstream": upstream}
@@ -521,8 +572,9 @@ class Attempt:
 
         def tangent(function: Callable) -> torch.Tensor:
             with forward_ad.dual_level():
-                duals = {n: forward_ad.make_dual(inputs[n].detach(), torch.ones_like(inputs[n])) for n in floats}
-                out = _first_tensor(self.call(function, {**inputs, **duals}))
+                own = writes.copies(inputs)
+                duals = {n: forward_ad.make_dual(own[n], torch.ones_like(own[n])) for n in floats}
+                out = _first_tensor(self.call(function, {**own, **duals}))
                 found = forward_ad.unpack_dual(out).tangent
                 return torch.zeros_like(out) if found is None else found.clone()
 
@@ -571,7 +623,8 @@ class Attempt:
 
 def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
     """gradients: results carry them. refuses: an input that requires one is refused. none: results have none, in
-    silence. reference: the reference gives none either. unknown: without a call of the function."""
+    silence. reference: the reference gives none either. in place: it writes to an argument. unknown: without a call of
+    the function."""
 
     def attached(function: Callable) -> bool:
         with fences.Fences():  # what writes beside a tensor must not end the process
@@ -582,8 +635,13 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
             outputs = _named(function(**inputs, **dict(trial.options))).values()
         return any(torch.is_tensor(out) and out.requires_grad for out in outputs)
 
-    if not attached(subject.reference):
-        return "reference"
+    try:
+        if not attached(subject.reference):
+            return "reference"
+    except RuntimeError as error:
+        if "a leaf Variable that requires grad" not in str(error):
+            raise
+        return "in place"
     try:
         return "unknown" if not call else "gradients" if attached(subject.function) else "none"
     except Exception as error:
@@ -598,14 +656,24 @@ def ranks(subject: Subject, trial: Trial) -> tuple[int, int]:
     return most(inputs.values()), most(results.values())
 
 
-def _named(result: Any) -> dict[str, Any]:
+def _named(result: Any, name: str = "out") -> dict[str, Any]:
+    """The tensors and numbers in a result, which may be a tuple, a dict or a dataclass, one inside of another."""
     if isinstance(result, (tuple, list)):
-        return {f"out[{number}]": value for number, value in enumerate(result) if value is not None}
-    return {"out": result}
+        parts = {f"{name}[{number}]": value for number, value in enumerate(result)}
+    elif isinstance(result, dict):
+        parts = {f"{name}[{key!r}]": value for key, value in result.items()}
+    elif is_dataclass(result):
+        parts = {f"{name}.{field.name}": getattr(result, field.name) for field in fields(result)}
+    else:
+        return {} if result is None else {name: result}
+    return {inner: each for part, value in parts.items() for inner, each in _named(value, part).items()}
 
 
 def _first_tensor(result: Any) -> torch.Tensor:
-    return next(value for value in _named(result).values() if torch.is_tensor(value))
+    found = next((value for value in _named(result).values() if torch.is_tensor(value)), None)
+    if found is None:
+        raise Skipped("it gives no tensor")
+    return found
 
 
 def _synchronize() -> None:
