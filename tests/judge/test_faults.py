@@ -79,7 +79,7 @@ def test_only_what_is_returned_has_to_be_whole(kept, right, tmp_path):
 def test_without_its_fault_it_passes(file, tmp_path):
     report = judged(tmp_path, (KERNELS / f"{file}.py").read_text(), mutants=4)
     assert report.right, str(report)
-    others = {"options", "offsets"} | (set() if device.INTERPRET else {"lanes", "programs"})
+    others = {"options", "offsets", "configurations"} | (set() if device.INTERPRET else {"lanes", "programs"})
     assert {outcome.trial.group for one in report.judged for outcome in one.outcomes} >= set(GROUPS) - others
     assert len(report.mutants) == 4
 
