@@ -43,7 +43,7 @@ def mixed(attempt: Attempt) -> None:
     """One tensor in another dtype. A function may fail there, in whatever words.
 
     PyTorch says which dtype the result has of two equals, element by element. Beside a weight, and in a sum, it may be
-    that of either.
+    that of either. Its errors may be those of the narrower one, in which a function may save what its gradients need.
     """
     inputs, (name, dtype) = attempt.inputs(), attempt.trial.detail.split()
     inputs[name] = inputs[name].to(getattr(torch, dtype))
@@ -56,7 +56,9 @@ def mixed(attempt: Attempt) -> None:
         return
     floating = [value for value in inputs.values() if torch.is_tensor(value) and value.is_floating_point()]
     shapes = {value.shape for value in [*floating, *found.values()] if torch.is_tensor(value)}
-    attempt.compare(found, inputs, upstreams, dtypes={value.dtype for value in floating} if len(shapes) > 1 else ())
+    dtypes = {value.dtype for value in floating}
+    eps = max(torch.finfo(each).eps for each in dtypes)
+    attempt.compare(found, inputs, upstreams, dtypes=dtypes if len(shapes) > 1 else (), eps=eps)
 
 
 def aliased(attempt: Attempt) -> None:

@@ -21,7 +21,12 @@ def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def difference(
-    name: str, result: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor, exact: bool = False
+    name: str,
+    result: torch.Tensor,
+    pytorch: torch.Tensor,
+    reference: torch.Tensor,
+    exact: bool = False,
+    eps: float = 0.0,
 ) -> str | None:
     """What is wrong with a result, naming the first wrong element; None if nothing is.
 
@@ -29,6 +34,7 @@ def difference(
         result, pytorch: the kernel's, and PyTorch's in the same dtype, from the same inputs.
         reference: PyTorch's in float64. The rule is that of `academy.accuracy`.
         exact: the two must be equal.
+        eps: of what the result is made of, if that is coarser than its dtype.
     """
     if result.shape != reference.shape:
         return f"{name} has shape {tuple(result.shape)}, should have {tuple(reference.shape)}"
@@ -37,11 +43,11 @@ def difference(
     if exact or not result.is_floating_point():
         place = first(~same(result, pytorch))
         return None if place is None else at(name, place, result, pytorch)
-    problem = accuracy.problem(result, pytorch, reference)
+    problem = accuracy.problem(result, pytorch, reference, eps=eps)
     if problem is None:
         return None
     theirs, scale = _largest(pytorch.double() - reference), _largest(reference)
-    allowed = max(2 * theirs, accuracy.MAX_FLOOR * torch.finfo(result.dtype).eps * scale)
+    allowed = max(2 * theirs, accuracy.MAX_FLOOR * max(eps, torch.finfo(result.dtype).eps) * scale)
     near = (result.double() - reference).abs() <= allowed
     place = first(~(near | same(result, pytorch)))
     return f"{name}: {problem}" if place is None else at(name, place, result, pytorch)

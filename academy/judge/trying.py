@@ -36,6 +36,8 @@ from academy.judge.trials import Plan, Trial
 
 #: A result that may be wrong by chance only is judged over so many draws of the inputs.
 DRAWS = 16
+#: A result, PyTorch's, and the one in float64.
+Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 _DIFFERENTIATED = ": raise an error there (academy.autograd.once_differentiable does), or make it right"
 STATES = ("right", "refused", "remark", "skipped", "wrong", "died")
 
@@ -121,7 +123,7 @@ class Attempt:
         self.dtype = getattr(torch, trial.dtype)
         #: How often results were compared, and what is compared, where it isn't judged yet.
         self.compared = 0
-        self.drawn: dict[tuple[int, str], list[tuple[torch.Tensor, ...]]] | None = None
+        self.drawn: dict[tuple[int, str], list[Three]] | None = None
         #: Arguments that the last call changed and gave back -> the result that each was.
         self.handed_back: dict[str, str] = {}
         #: Results of a function that are its arguments, changed or not.
@@ -264,6 +266,7 @@ class Attempt:
         wanted: tuple[str, ...] | None = None,
         whole: bool = True,
         dtypes: Collection[torch.dtype] = (),
+        eps: float = 0.0,
     ) -> None:
         """With the reference's results. Raises Wrong.
 
@@ -271,6 +274,7 @@ class Attempt:
             wanted: as `results` takes it.
             whole: nothing that the reference gives may be missing.
             dtypes: those that a result may have, whatever the reference's has.
+            eps: of the coarsest dtype among the inputs, if they have several.
         """
         pytorch, exact = self.expected(inputs, upstreams, wanted)
         self.compared += 1
@@ -302,16 +306,14 @@ class Attempt:
             three = self.comparable(value, pytorch[name], exact[name], dtypes=dtypes, infinite=name in infinite)
             if self.drawn is not None:
                 self.drawn.setdefault((self.compared, name), []).append(three)
-            elif (message := elements.difference(name, *three)) and not self.unlucky(name, three):
+            elif (message := elements.difference(name, *three, eps=eps)) and not self.unlucky(name, three):
                 if not self.trial.offset or not self.as_if_rounded(name, three, inputs, upstreams):
                     raise Wrong(message)
                 lost = lost or message
         if lost:
             raise Remark(f"digits are lost that PyTorch keeps, no more than by rounding the inputs: {lost}")
 
-    def comparable(
-        self, *three: torch.Tensor, dtypes: Collection[torch.dtype], infinite: bool
-    ) -> tuple[torch.Tensor, ...]:
+    def comparable(self, *three: torch.Tensor, dtypes: Collection[torch.dtype], infinite: bool) -> Three:
         """A result, PyTorch's and the one in float64, as they are compared. infinite: infinities are results like
         others."""
         given, pytorch, precise = (one.detach().cpu() for one in three)
@@ -327,7 +329,7 @@ class Attempt:
             given, precise = torch.where(known, given, pytorch), torch.where(known, precise, pytorch.double())
         return given, pytorch, precise
 
-    def unlucky(self, name: str, three: tuple[torch.Tensor, ...]) -> bool:
+    def unlucky(self, name: str, three: Three) -> bool:
         """Whether a result that is a little too far off keeps the rule over several draws of the inputs.
 
         The error of a single number is a matter of luck, and so is PyTorch's, which it is held against; that of a mean,
@@ -335,7 +337,7 @@ class Attempt:
         """
         if not elements.perhaps_by_chance(*three):
             return False
-        drawn: dict[tuple[int, str], list[tuple[torch.Tensor, ...]]] = {}
+        drawn: dict[tuple[int, str], list[Three]] = {}
         for number in range(DRAWS):
             again = Attempt(self.subject, replace(self.trial, seed=self.trial.seed + number))
             again.drawn = drawn
@@ -346,7 +348,7 @@ class Attempt:
     def as_if_rounded(
         self,
         name: str,
-        three: tuple[torch.Tensor, ...],
+        three: Three,
         inputs: dict[str, Any],
         upstreams: list[torch.Tensor] | None,
     ) -> bool:
