@@ -10,6 +10,8 @@ import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,13 @@ def plain(value: Any, name: str, depth: int = 0) -> Any:
         return value
     if kind in (int, float, bool, str, type(None)):
         return value
+    if kind in (Fraction, Decimal):
+        try:
+            return int(value) if float(value).is_integer() else float(value)
+        except (OverflowError, ValueError) as error:  # larger than any float, or a Decimal's signalling NaN
+            raise Raised(f"{name} is no number that a float can hold: {error}") from error
+    if isinstance(value, (int, float)) and kind.__module__ != "numpy":  # an IntEnum: what it is beneath
+        return int.__index__(value) if isinstance(value, int) else float.__float__(value)
     if isinstance(value, np.generic) and kind.__module__ == "numpy":
         return value.item()
     if kind in (tuple, list):

@@ -86,6 +86,7 @@ def _outcome(
         answer = start(path)
         checks = Questions(answer, source, seed, small_dots="tl.dot(" in exercise.solution)
         _checks_of(exercise.path, exercise.path.stat().st_mtime_ns).check(checks)
+        checks.finish()
         where = simulated if checks.simulated else where
         if compiled and device.INTERPRET and _compile(source, path, checks):
             where += "; its kernels compile for an H100"

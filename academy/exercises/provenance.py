@@ -122,7 +122,7 @@ class Provenance:
         foreign = loaded[~own[loaded]]
         if foreign.size and not _constant(numbers[foreign]):
             values = [_numbers(tensor) for tensor in self._given if tensor.dtype == argument.before.dtype]
-            copied = bool(values) and np.isin(numbers[foreign], np.concatenate(values)).all()
+            copied = bool(values) and _among(numbers[foreign], np.concatenate(values))
             self._host.setdefault("copies" if copied else "loads", argument.name)
         foreign = added[~own[added]]
         if foreign.size and not np.isin(numbers[foreign], _NEUTRAL).all():
@@ -178,6 +178,11 @@ def _bytes(tensor: torch.Tensor) -> np.ndarray:
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray:
     return np.array(tensor.detach().reshape(-1).double().tolist(), dtype=np.float64)
+
+
+def _among(numbers: np.ndarray, known: np.ndarray) -> bool:
+    """Whether all of these are among the known ones; a NaN is equal to a NaN."""
+    return bool((np.isin(numbers, known) | (np.isnan(numbers) & np.isnan(known).any())).all())
 
 
 def _constant(numbers: np.ndarray) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import re
+import struct
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import torch
 
 from academy import device
-from academy.exercises import watch
+from academy.exercises import classes, watch
 from academy.exercises.allowed import Raised
 from academy.judge import elements, layouts
 
@@ -64,6 +66,8 @@ class Questions:
         self.simulated = False
         #: Whether a kernel had to run.
         self.kernels = False
+        #: Of each function what has been compared: case, arguments, classes to spare, options.
+        self._posed: dict[str, list[tuple[str, tuple, frozenset[str], dict[str, Any]]]] = {}
         #: Draws options and sizes: `t.random.randint(2, 9)`.
         self.random = random.Random(seed)
 
@@ -85,6 +89,14 @@ class Questions:
     def positive(self, *shape: int, **options: Any) -> torch.Tensor:
         """The same, all positive: where a sum of both signs could come close to 0, whose last digits are chance."""
         return self.values(*shape, **options).abs_()
+
+    def sizes(self, block: int, most: int = 0, many: int = 0) -> list[int]:
+        """One element, the sizes beside the ends of one block and of two, a drawn one, and one of many blocks (about
+        `many` elements). With `most` no larger ones, but that and the one before it."""
+        many = (many or max(16 * block, 300)) + self.random.randint(1, block)
+        sizes = [1, block - 1, block, block + 1, 2 * block, 2 * block + 1, self.random.randint(3 * block, 6 * block)]
+        sizes = [*sizes, most - 1, most] if most else [*sizes, many]
+        return sorted({size for size in sizes if 1 <= size <= (most or many)})
 
     def surrounded(self, numbers: torch.Tensor) -> torch.Tensor:
         """A copy of a vector, on the device, in the middle of memory that nobody may read or write."""
@@ -108,7 +120,7 @@ class Questions:
     def compare(
         self, case: str, function: str, want: Callable, *arguments: Any,
         name: str = "out", exact: bool = False, note: str = "", kernel: bool = True,
-        host: Collection[str] = (),
+        host: Collection[str] = (), spare: Collection[str] = (),
     ) -> watch.Run:  # fmt: skip
         """Call the reader's function and compare each result with `want`, which gets the same arguments.
 
@@ -121,7 +133,40 @@ class Questions:
             note: a helpful sentence, added if a value is wrong.
             kernel: whether a kernel has to be launched, and has to do the work itself.
             host: work that PyTorch may do nevertheless: "copies" of arguments, "loads" (what a kernel loads), "result".
+            spare: what the question leaves open of `academy.exercises.classes`: "a NaN", "a NaN in y", "* in y", or
+                "*", all of them in this case. At the end `finish` compares with each of the others.
         """
+        options = dict(want=want, name=name, exact=exact, kernel=kernel, host=host)
+        run = self._compare(case, function, arguments, note=note, **options)
+        self._posed.setdefault(function, []).append((case, arguments, frozenset(spare), options))
+        return run
+
+    def finish(self) -> None:
+        """Compare each function again, with each class of values in each argument that holds floating-point numbers:
+        in the smallest case that shows something, and in the last one, by turns."""
+        for function, cases in self._posed.items():
+            parameters = self.answer.parameters(function)
+            numbers = [sum(value.numel() for value in case[1] if _is_floating(value)) for case in cases]
+            enough = [count for count in numbers if count >= _SHOWN]
+            order = [cases[numbers.index(min(enough, default=max(numbers)))], *reversed(cases)]
+            for turn, kind in enumerate(classes.CLASSES):
+                for number, value in enumerate(cases[0][1]):
+                    if not _is_floating(value) or self.simulated and kind != "a NaN":
+                        continue
+                    which = f"{kind} in {parameters[number] if number < len(parameters) else number + 1}"
+                    spared = {"*", kind, which, f"*{which.removeprefix(kind)}"}
+                    open_ = [case for case in (order, order[1:])[turn % 2] if not spared & case[2]]
+                    if open_ and open_[0][1][number].numel():
+                        case, arguments, _, options = open_[0]
+                        given = list(arguments)
+                        given[number] = classes.put(kind, arguments[number], self.random)
+                        self._compare(f"{case}, {which}", function, tuple(given), **options, strict=False)
+
+    def _compare(
+        self, case: str, function: str, arguments: tuple, want: Callable, name: str, exact: bool, kernel: bool,
+        host: Collection[str], note: str = "", strict: bool = True,
+    ) -> watch.Run:  # fmt: skip
+        """strict: whether infinities and NaNs must be the same; else it is enough that none is hidden."""
         self.cases += 1
         self._has(function)
         inputs = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
@@ -144,7 +189,7 @@ class Questions:
         for lanes in (None, *(LANES if run.undefined else ())):
             again = run if lanes is None else self._run(case, function, arguments, lanes)
             try:
-                self._right(case, function, arguments, again.result, wanted, exact, note)
+                self._right(case, function, want, arguments, again.result, wanted, exact, note, strict)
             except Failed as failed:
                 other = LANES[0] if lanes is None else None
                 if not run.undefined or not self._lanes_count(again, function, arguments, other):
@@ -176,21 +221,57 @@ class Questions:
                 raise Failed(raised.message, case, raised.line) from raised
             raise Raised(f"{case}: {raised.message}", raised.line, stopped=False) from raised
 
-    def _right(self, case: str, function: str, arguments: tuple, result: Any, wanted: list, exact: bool, note: str):
+    def _right(
+        self, case: str, function: str, want: Callable, arguments: tuple, result: Any, wanted: list, exact: bool,
+        note: str, strict: bool,
+    ) -> None:  # fmt: skip
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(wanted):
             count = "1 result" if len(results) == 1 else f"{len(results)} results"
             names = ", ".join(name for name, *_ in wanted)
             raise Failed(f"{function} returns {count}, not {len(wanted)}: {names}", case)
-        for value, (name, pytorch, reference) in zip(results, wanted):
+        for number, (value, (name, pytorch, reference)) in enumerate(zip(results, wanted)):
             if not isinstance(value, torch.Tensor):
                 raise Failed(f"{function} returns {elements.shown(value)}, not a tensor", case)
-            if problem := elements.difference(name, value, pytorch, reference, exact):
+            if not strict and value.is_floating_point() and value.shape == pytorch.shape:
+                value = torch.where(value.isfinite() | pytorch.isfinite(), value, pytorch.to(value.dtype))
+            problem = elements.difference(name, value, pytorch, reference, exact)
+            if problem and not exact and _is_floating(value) and value.shape == reference.shape:
+                near = self._nearest(value, number, reference, want, arguments)
+                problem = problem if elements.difference(name, near, pytorch, reference) else None
+            if problem:
                 if problem.startswith(f"{name}: "):  # no single element is to blame
                     said = f"each number of {name} is close, but all together are further off than rounding explains"
                     problem = f"{said}: {problem}"
                 problem += self._with(function, arguments, problem, value)
                 raise Failed(f"{problem}. {note}" if note else problem, case)
+
+    def _nearest(
+        self, value: torch.Tensor, number: int, reference: torch.Tensor, want: Callable, arguments: tuple
+    ) -> torch.Tensor:
+        """A result, moved towards the reference as far as the last bit of float32 in the arguments moves that.
+
+        No arithmetic in float32 can tell these apart, as where a sum of both signs is nearly 0, or the difference of
+        two logarithms is small. Where a change in one direction alone changes much, nothing is moved: there is a step.
+        """
+        slack = torch.zeros_like(reference)
+        for _ in range(8):
+            bits = [2.0**-23 * self._signs(value) if _is_floating(value) else None for value in arguments]
+            moved = []
+            for sign in (1, -1):
+                given = [
+                    value if bit is None else value.double() * (1 + sign * bit) for value, bit in zip(arguments, bits)
+                ]
+                change = (_tuple(want(*given))[number].double() - reference).abs()
+                moved.append(torch.where(change.isfinite(), change, torch.zeros_like(change)))
+            slack = torch.maximum(slack, torch.minimum(*moved))
+        off = value.double() - reference
+        left = (off.abs() - slack).clamp(min=0.0)
+        return torch.where(off.isfinite(), reference + left * off.sign(), value.double()).to(value.dtype)
+
+    def _signs(self, like: torch.Tensor) -> torch.Tensor:
+        signs = [float(self.random.choice((-1, 1))) for _ in range(like.numel())]
+        return torch.tensor(signs, dtype=torch.float64).to(like.device).view(like.shape)
 
     def _with(self, function: str, arguments: tuple, problem: str, result: torch.Tensor) -> str:
         """The arguments, if they are few numbers; else what they hold at the place of the wrong element."""
@@ -204,8 +285,8 @@ class Questions:
             index = tuple(map(int, found[1].split(", ")))
             alike = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
             named_tensors = [(name, value) for name, value in alike if value.shape == result.shape]
-            here = [f"{name}[{found[1]}] is {elements.shown(value[index].item())}" for name, value in named_tensors]
-        here += [f"{name} is {elements.shown(value)}" for name, value in named if isinstance(value, (int, float))]
+            here = [f"{name}[{found[1]}] is {_near_a_round_one(value[index].item())}" for name, value in named_tensors]
+        here += [f"{name} is {_near_a_round_one(value)}" for name, value in named if isinstance(value, (int, float))]
         return f", where {' and '.join(here)}" if here else ""
 
     def _by_kernels(self, case: str, run: watch.Run, host: Collection[str]) -> None:
@@ -226,10 +307,8 @@ class Questions:
         call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
         got = self.call(function, *arguments)
         if not _equal(got, want):
-            raise Failed(
-                f"{call} is {elements.shown(got)}, should be {elements.shown(want)}" + (f". {note}" if note else ""),
-                call,
-            )
+            is_, should = _told(got, want)
+            raise Failed(f"{call} is {is_}, should be {should}" + (f". {note}" if note else ""), call)
 
     def call(self, function: str, *arguments: Any) -> Any:
         """What the reader's function returns: plain data. An exception is told with the arguments."""
@@ -255,11 +334,13 @@ class Questions:
         got = self.answer.variable("answer")
         if got is None:
             raise Failed("answer is still None: put your number there")
+        if isinstance(got, torch.Tensor) and not got.dim():
+            got = got.item()
         if not isinstance(got, (int, float)) or isinstance(got, bool):
             raise Failed(f"answer is {elements.shown(got)}, and should be a number")
         if not _equal(got, want):
             why = next((text for number, text in mistakes.items() if _equal(got, number)), otherwise)
-            raise Failed(f"answer is {elements.shown(got)}, which is not right. {why}")
+            raise Failed(f"answer is {_told(got, want)[0]}, which is not right. {why}")
 
     def traffic(self, case: str, run: watch.Run, read: int, written: int) -> None:
         """Require that the launches of a run request no more bytes than this; an element loaded twice counts twice."""
@@ -275,6 +356,28 @@ class Questions:
                     line, word = access.line, {"load": "loaded", "store": "stored"}[operation]
                     message += f": {access.element_name(element)} is {word} {times} times"
                 raise Failed(message, case, line)
+
+    def grid(self, case: str, run: watch.Run, grid: tuple[int, ...]) -> None:
+        """Require one launch, with this grid: where the question says how many programs there are."""
+        if not device.INTERPRET:
+            return
+        if len(run.launches) != 1:
+            raise Failed(f"kernels are launched {len(run.launches)} times, and once is enough", case)
+        for launch in run.launches:
+            if launch.grid[: len(grid)] != grid or any(size != 1 for size in launch.grid[len(grid) :]):
+                shown = launch.grid[: max([len(grid), *(n for n, size in enumerate(launch.grid, 1) if size != 1)])]
+                raise Failed(f"{launch.kernel} is launched with the grid {shown}, should be {grid}", case)
+
+    def saved(self, case: str, run: watch.Run, **wanted: str) -> None:
+        """Require that autograd keeps these tensors for the backward pass, as `a="argument 1"` or `y="result 1"`;
+        without any, that it keeps something."""
+        if device.INTERPRET and (not run.saved or not {*wanted.values()} <= {*run.saved}):
+            kept, needed = " and ".join(run.saved) or "nothing", " and ".join(wanted) or "what backward needs"
+            message = (
+                f"save_for_backward is given {kept}, should be given {needed}. Of what is kept in another way, as "
+            )
+            message += "in ctx.x = x, autograd can't see that it was changed since, and its memory may never be freed"
+            raise Failed(message, case)
 
     def require(self, holds: bool, message: str, case: str = "") -> None:
         """Require anything else."""
@@ -300,8 +403,23 @@ def _equal(got: Any, want: Any) -> bool:
     if isinstance(want, bool) or isinstance(got, bool):
         return isinstance(got, (bool, int, float)) and isinstance(want, (bool, int, float)) and got == want
     if isinstance(want, (int, float)) and isinstance(got, (int, float)):
-        return got == want or math.isclose(got, want, rel_tol=1e-9)
+        nearest = struct.unpack("f", struct.pack("f", want))[0] if abs(want) < 1e38 else want  # computed in float32
+        with contextlib.suppress(OverflowError):  # an integer that no float can hold
+            return got in (want, nearest) or math.isclose(got, want, rel_tol=1e-9)
+        return False
     return type(got) is type(want) and got == want
+
+
+def _told(got: Any, want: Any) -> tuple[str, str]:
+    """Both, as messages show them, with as many digits as tell them apart."""
+    digits = next((digits for digits in (6, 9, 12) if elements.shown(got, digits) != elements.shown(want, digits)), 17)
+    return elements.shown(got, digits), elements.shown(want, digits)
+
+
+def _near_a_round_one(number: float) -> str:
+    """A number, with more digits where six would show another one, as beside a limit."""
+    text = elements.shown(number)
+    return text if "." in text or "e" in text or float(text) == number else elements.shown(number, 9)
 
 
 def _numbers(value: Any) -> str:

@@ -11,6 +11,7 @@ import linecache
 import math
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,17 +61,49 @@ class Watcher(Observer):
         super().__init__([file], backend)
         self.rewritten, self.lanes = rewritten, lanes
         self.small_dots: list[tuple[str, int | None]] = []
+        self.found: list[tuple[str, int | None]] = []
 
     @contextlib.contextmanager
     def running(self):
-        """As the observer's, and products of blocks are seen."""
-        functions = interpreter.interpreter_builder.codegen_fns
-        with super().running():
+        """As the observer's, and products of blocks are seen, and what Triton warns of."""
+        functions, builder = interpreter.interpreter_builder.codegen_fns, interpreter.InterpreterBuilder
+        with super().running(), warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = self._warned(warnings.showwarning)
             before, functions["min_dot_size"] = functions["min_dot_size"], self._least_of_a_dot
+            create_dot, builder.create_dot = builder.create_dot, self._precision_of_a_dot(builder.create_dot)
             try:
                 yield self
             finally:
-                functions["min_dot_size"] = before
+                functions["min_dot_size"], builder.create_dot = before, create_dot
+
+    def _found(self, message: str) -> None:
+        self.found.append((message, self._frames[-1].line))
+
+    def _warned(self, show):
+        def warned(message, *args, **kwargs):
+            said = str(message)
+            if not self._frames or "deprecated" not in said:
+                return show(message, *args, **kwargs)
+            if "non-boolean" in said:
+                said = (
+                    f"the condition of this tl.where is {said.split()[-1]}, and Triton won't take that much longer: it "
+                )
+                said += "is a block of True and False, as `x != 0` gives"
+            return self._found(said)
+
+        return warned
+
+    def _precision_of_a_dot(self, original):
+        def create_dot(builder, left, right, sums, precision, *rest):
+            if self._frames and left.dtype.scalar == tl.float32 and not str(precision).endswith("IEEE"):
+                self._found(
+                    "on a GPU this tl.dot rounds float32 to tf32, which keeps 10 bits of the 23 behind the first: it "
+                    'needs input_precision="ieee"'
+                )
+            return original(builder, left, right, sums, precision, *rest)
+
+        return create_dot
 
     def _least_of_a_dot(self, left, right) -> tuple[int, int, int]:
         """Of M, N and K: any, as the interpreter has it, but what an NVIDIA GPU refuses is noted."""
@@ -195,7 +228,8 @@ class Run:
     nobody wrote, elements of outputs that nobody writes. host: what PyTorch did in a kernel's place. undefined:
     whether a load left lanes undefined. stored: what each tensor that a kernel wrote holds at the end, by its name.
     noted: the launches, as `academy.compiler.launches` describes them. simulated: whether there were Gluon kernels.
-    small_dots: as findings, of products that only the interpreter computes.
+    small_dots: as findings, of products that only the interpreter computes. saved: what autograd keeps for a backward
+    pass, as "argument 1", "result 1" or a shape.
     """
 
     result: Any
@@ -208,6 +242,7 @@ class Run:
     noted: list[dict] = field(default_factory=list)
     simulated: bool = False
     small_dots: list[tuple[str, int | None]] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
 
     @property
     def accesses(self) -> list[Access]:
@@ -256,39 +291,51 @@ def run(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten
 
 
 def _watched(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewritten: dict, lanes: float | None):
-    """What a call gives, who has watched it, its launches as `academy.compiler.launches` describes them, and how
-    Python has read numbers of a tensor ("" if it hasn't)."""
+    """What a call gives, who has watched it, its launches as `academy.compiler.launches` describes them, how Python
+    has read numbers of a tensor ("" if it hasn't), and the tensors that autograd was asked to keep."""
+    saved: list[torch.Tensor] = []
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.detach()) or x, lambda x: x)
     with WatchedMemory() as watched:
         watcher = Watcher(file, watched, rewritten, lanes)
-        with watcher.running(), _noted() as noted, provenance.Reading(file) as reading:
+        with watcher.running(), _noted() as noted, provenance.Reading(file) as reading, hooks:
             result = call()
         if watcher.stopped_by is not None:
             raise watcher.stopped_by
-    return result, watcher, noted, reading.found
+    return result, watcher, noted, reading.found, saved
 
 
 def _described(
-    file: str, given: list[torch.Tensor], before: list, result: Any, watcher: Watcher, noted: list[dict], read: str
-) -> Run:
+    file: str, given: list[torch.Tensor], before: list, result: Any, watcher: Watcher, noted: list[dict], read: str,
+    saved: list[torch.Tensor],
+) -> Run:  # fmt: skip
     found = [finding for launch in watcher.launches for finding in proof.findings(launch)]
     found += proof.unwritten_outputs(watcher.launches)
     origin = provenance.Provenance(given, before)
     for launch in watcher.launches:
         origin.launch(launch)
-    host = origin.of_host(result if isinstance(result, tuple) else (result,))
+    results = result if isinstance(result, tuple) else (result,)
+    host = origin.of_host(results)
+    known = {"result": results, "argument": given}
+    names = {
+        value.untyped_storage().data_ptr(): f"{kind} {number}"
+        for kind, values in known.items()
+        for number, value in enumerate(values, 1)
+        if isinstance(value, torch.Tensor)
+    }
     if read:
         host.setdefault("numbers", read)
     return Run(
         result,
         given,
         [_plain(launch) for launch in watcher.launches],
-        [(finding.message, finding.line if finding.file == file else None) for finding in found],
+        [*watcher.found[:1], *((each.message, each.line if each.file == file else None) for each in found)],
         host,
         any(touch.undefined for launch in watcher.launches for touch in launch.touches),
         origin.stored,
         noted,
         bool(watcher.generators),
         watcher.small_dots[:1],
+        [names.get(each.untyped_storage().data_ptr(), f"a tensor of shape {tuple(each.shape)}") for each in saved],
     )
 
 

@@ -93,7 +93,7 @@ def shown(value: Any, digits: int = 6) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, (tuple, list)):
-        text = ", ".join(map(shown, value))
+        text = ", ".join(shown(item, digits) for item in value)
         return f"[{text}]" if isinstance(value, list) else f"({text})"
     if isinstance(value, float):
         return f"{value:.{digits}g}"

@@ -47,7 +47,19 @@ def check(t):
         i, j = torch.arange(T, device=device.DEVICE), torch.arange(S, device=device.DEVICE)
         return (j[None, :] <= i[:, None] + S - T).to(torch.int32)
 
-    for T, S in ((4, 4), (2, 5), (4, 3), (1, 1), (t.random.randint(2, 5), t.random.randint(6, 12))):
+    for T, S in (
+        (4, 4),
+        (2, 5),
+        (4, 3),
+        (1, 1),
+        (t.random.randint(2, 5), t.random.randint(6, 12)),
+        (5, 2),
+        (9, 1),
+        (1, 33),
+        (33, 65),
+        (65, 33),
+        (2, 300),
+    ):
         note = "The last query must see every key." if T != S else ""
         t.compare(f"{T} queries, {S} keys", "causal_mask", want, T, S, name="mask", note=note)
 

@@ -50,8 +50,8 @@ def check(t):
         return k[:, None, :].expand(k.shape[0], H // k.shape[0], k.shape[1]).reshape(H, k.shape[1])
 
     heads, group = t.random.randint(2, 5), t.random.randint(2, 5)
-    for H, Hk in ((3, 1), (2, 2), (6, 2), (8, 2), (6, 3), (12, 3), (heads * group, heads)):
-        N = t.random.randint(2, 5)
+    for H, Hk in ((3, 1), (2, 2), (6, 2), (8, 2), (6, 3), (12, 3), (heads * group, heads), (64, 8), (40, 40), (48, 1)):
+        N = t.random.choice((1, 4, 5, 33, 130, t.random.randint(2, 12)))
         t.compare(f"{H} query heads, {Hk} for keys", "keys_of_heads", want, t.values(Hk, N), H, exact=True)
 
 

@@ -31,6 +31,10 @@ HINTS = (
 WHY = """The weight of each half is its share of the sum. That is how decode divides one row among many programs."""
 
 
+#: A log-sum-exp is a number, or minus infinity.
+FINITE = tuple(f"{kind} in lse_{half}" for kind in ("a NaN", "an infinity") for half in "ab")
+
+
 def check(t):
     none = -float("inf")
 
@@ -39,20 +43,24 @@ def check(t):
         lse = torch.where(lse == none, torch.zeros_like(lse), lse)
         return torch.exp(lse_a - lse)[:, None] * o_a + torch.exp(lse_b - lse)[:, None] * o_b
 
-    def compared(case, lse_a, lse_b):
+    def compared(case, lse_a, lse_b, spare=FINITE):
         o_a, o_b = t.values(len(lse_a), 2), t.values(len(lse_b), 2)
         for row, (a, b) in enumerate(zip(lse_a, lse_b)):
             o_a[row] = 0.0 if a == none else o_a[row]
             o_b[row] = 0.0 if b == none else o_b[row]
         lse_a, lse_b = t.surrounded(torch.tensor(lse_a)), t.surrounded(torch.tensor(lse_b))
-        t.compare(case, "merge", want, o_a, lse_a, o_b, lse_b, name="o", kernel=False)
+        t.compare(case, "merge", want, o_a, lse_a, o_b, lse_b, name="o", kernel=False, spare=spare)
 
     compared("every row sees both halves", [0.5, 1.0, -2.0], [1.5, -1.0, 0.25])
     compared("drawn", *([t.random.uniform(-5, 5) for _ in range(4)] for _ in range(2)))
     high = t.random.randint(1000, 3000)
     compared(f"scores near {high}", [high, high - 1.0, -high], [high - 2.0, high + 1.0, 1.0 - high])
-    compared("some rows see one half, one sees none", [none, 1.0, none], [0.5, none, none])
-    compared("halves that are empty beside low scores", [none, -high, none], [-high, none, none])
+    compared("some rows see one half, one sees none", [none, 1.0, none], [0.5, none, none], ("*",))
+    compared("halves that are empty beside low scores", [none, -high, none], [-high, none, none], ("*",))
+    compared("equal", [0.0, 1000.0, -1000.0], [0.0, 1000.0, -1000.0])
+    far = [10.0 ** t.random.randint(2, 30) for _ in range(4)]
+    compared("one half far below the other", [*far, 0.0], [*(-x for x in far), -80.0])
+    compared("40 rows", *([t.random.uniform(-30, 30) for _ in range(40)] for _ in range(2)))
 
 
 WRONG = (

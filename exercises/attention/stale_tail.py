@@ -48,14 +48,22 @@ def check(t):
         return p[:length] @ v[:length]
 
     size = t.random.randint(6, 12)
-    for rows, length, stale in ((5, 5, "nan"), (5, 3, "nan"), (5, 1, "inf"), (size, size - 2, "-inf")):
+    shares = ("a NaN in p", "an infinity in p", "minus infinity in p")  # of all the rows that are loaded
+    for rows, length, stale in (
+        (5, 5, "nan"),
+        (5, 3, "nan"),
+        (5, 1, "inf"),
+        (size, size - 2, "-inf"),
+        (33, 17, "nan"),
+        (130, 129, "inf"),
+    ):
         p, v = t.values(rows).softmax(0), t.values(rows, 4)
         p[length:], v[length:] = 0.0, float(stale)
-        t.compare(f"{length} of {rows} rows, then {stale}", "weigh", want, p, v, length)
+        t.compare(f"{length} of {rows} rows, then {stale}", "weigh", want, p, v, length, spare=shares)
     p, v = t.values(5).softmax(0), t.values(5, 4)
     p[3:], v[3:], v[1, 2], v[2, 0] = 0.0, float("nan"), float("nan"), float("inf")
     note = "A NaN before `length` belongs to the text: hiding it would hide a mistake."
-    t.compare("3 of 5 rows, with a NaN and an infinity among them", "weigh", want, p, v, 3, note=note)
+    t.compare("3 of 5 rows, with a NaN and an infinity among them", "weigh", want, p, v, 3, note=note, spare=("*",))
 
 
 WRONG = (

@@ -30,9 +30,18 @@ partly masked, but they still have to be computed."""
 
 def check(t):
     drawn = [(t.random.randint(2, 12), 2 ** t.random.randint(2, 7)) for _ in range(3)]
-    for N, BLOCK in ((16, 16), (64, 8), (96, 32), (32, 16), *((tiles * BLOCK, BLOCK) for tiles, BLOCK in drawn)):
+    for N, BLOCK in (
+        (16, 16),
+        (64, 8),
+        (96, 32),
+        (32, 16),
+        (128, 1),
+        (8192, 64),
+        (1 << 20, 16),
+        *((tiles * BLOCK, BLOCK) for tiles, BLOCK in drawn),
+    ):
         tiles = N // BLOCK
-        t.value("tiles_computed", (N, BLOCK), sum(column <= row for row in range(tiles) for column in range(tiles)))
+        t.value("tiles_computed", (N, BLOCK), sum(row + 1 for row in range(tiles)))
 
 
 WRONG = (

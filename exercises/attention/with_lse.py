@@ -50,9 +50,24 @@ def check(t):
         s = q @ k.T / q.shape[1] ** 0.5
         return s.softmax(1) @ v, s.logsumexp(1)
 
-    for keys, scale, block in ((3, 1.0, 4), (10, 1.0, 4), (9, 30.0, 4), (t.random.randint(11, 16), 3.0, 3)):
+    for keys, scale, block in (
+        (3, 1.0, 4),
+        (10, 1.0, 4),
+        (9, 30.0, 4),
+        (t.random.randint(11, 16), 3.0, 3),
+        (8, 1.0, 4),
+        (1, 1.0, 1),
+        (33, 2.0, 8),
+        (5, 1.0, 64),
+    ):
         inputs = t.values(2, 4, scale=scale), t.values(keys, 4), t.values(keys, 4), block
         t.compare(f"{keys} keys in blocks of {block}", "with_lse", want, *inputs, name="o, lse", kernel=False)
+    q, k, v = t.values(6, 4), t.values(9, 4), t.values(9, 4)
+    q[0] = 0.0
+    k[:4] = k[:1] * -50
+    t.compare(
+        "more queries, scores far below the others first", "with_lse", want, q, k, v, 2, name="o, lse", kernel=False
+    )
 
 
 WRONG = (

@@ -58,16 +58,34 @@ def check(t):
     def numbers(values):
         return t.surrounded(torch.tensor(values, dtype=torch.float32))
 
-    t.compare("two tokens, one likelier", "draw", want, numbers([1.0, 9.0]), numbers([0.3, 0.6]))
-    t.compare("the shortest v is not the first", "draw", want, numbers([0.1, 1.0, 2.0]), numbers([0.2, 0.4, 0.5]))
-    t.compare("a token of weight 0", "draw", want, numbers([0.0, 0.5, 0.25]), numbers([0.001, 0.9, 0.8]))
-    t.compare("a close race", "draw", want, numbers([1.0, 1.001]), numbers([0.5005, 0.5]))
+    every = ("*",)
+    t.compare("two tokens, one likelier", "draw", want, numbers([1.0, 9.0]), numbers([0.3, 0.6]), spare=every)
+    t.compare(
+        "the shortest v is not the first", "draw", want, numbers([0.1, 1.0, 2.0]), numbers([0.2, 0.4, 0.5]), spare=every
+    )
+    t.compare("a token of weight 0", "draw", want, numbers([0.0, 0.5, 0.25]), numbers([0.001, 0.9, 0.8]), spare=every)
+    t.compare("a close race", "draw", want, numbers([1.0, 1.001]), numbers([0.5005, 0.5]), spare=every)
+    t.compare(
+        "two at the same time",
+        "draw",
+        want,
+        numbers([0.0, 0.5, 2.0, 0.5]),
+        numbers([0.1, 0.25, 0.9, 0.25]),
+        spare=every,
+    )
+    for size in (1e-20, 1e20):
+        case, v = f"weights of {size:g}", numbers([0.5, 0.25, 0.75])
+        t.compare(case, "draw", want, numbers([size, size, 9 * size]), v, spare=every)
+    t.compare("small numbers", "draw", want, numbers([1.0, 3.0, 1.0]), numbers([0.003, 0.004, 0.002]), spare=every)
+    t.compare("large numbers", "draw", want, numbers([1.0, 2.0]), numbers([0.99, 0.9999]), spare=every)
+    t.compare("one token", "draw", want, numbers([3.0]), numbers([0.5]), spare=every)
+    t.compare("the last of 16", "draw", want, numbers([0.0] * 15 + [1.0]), numbers([0.5] * 16), spare=every)
     for _ in range(4):
         n = t.random.randint(3, 16)
         weights = [t.random.randint(1, 9) / 4 for _ in range(n)]
         v = [(2 * t.random.randint(0, 499) + 1) / 1000 for _ in range(n)]
         weights[t.random.randint(0, n - 1)] = 0.0
-        t.compare(f"{n} tokens", "draw", want, numbers(weights), numbers(v))
+        t.compare(f"{n} tokens", "draw", want, numbers(weights), numbers(v), spare=every)
 
 
 WRONG = (

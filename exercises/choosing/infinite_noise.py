@@ -65,6 +65,8 @@ def check(t):
     t.compare("words in the middle", "noise", want, numbers([2**31, 2**30, 3 * 2**30, 123456789]))
     t.compare("small words", "noise", want, numbers([0, 1, 2, 3]))
     t.compare("large words", "noise", want, numbers([2**32 - 1, 2**32 - 2, 2**32 - 100, 2**32 - 2**20]))
+    words = [2**power + part for power in range(24, 32, 2) for part in (-1, 0, 1, 255)]
+    t.compare("beside powers of two", "noise", want, numbers(words))
     n = t.random.randint(5, 16)
     t.compare(f"{n} words", "noise", want, numbers([t.random.randint(0, 2**32 - 2**20) for _ in range(n)]))
 

@@ -65,13 +65,17 @@ def check(t):
     def floats(numbers):
         return t.surrounded(torch.tensor(numbers, dtype=torch.float32))
 
-    t.compare("1, 2, 3", "keys", want, floats([1.0, 2.0, 3.0]))
-    t.compare("-1, -2, 1", "keys", want, floats([-1.0, -2.0, 1.0]))
-    t.compare("0 and minus 0", "keys", want, floats([0.0, -0.0, 1e-30, -1e-30]))
-    t.compare("infinities", "keys", want, floats([float("inf"), -float("inf"), 3e38, -3e38]))
-    t.compare("9 numbers", "keys", want, t.values(9))
-    n = t.random.randint(10, 20)
-    t.compare(f"{n} numbers", "keys", want, t.values(n, scale=100.0))
+    no_nan = ("a NaN",)
+    t.compare("1, 2, 3", "keys", want, floats([1.0, 2.0, 3.0]), spare=no_nan)
+    t.compare("-1, -2, 1", "keys", want, floats([-1.0, -2.0, 1.0]), spare=no_nan)
+    t.compare("0 and minus 0", "keys", want, floats([0.0, -0.0, 1e-30, -1e-30]), spare=no_nan)
+    t.compare("infinities", "keys", want, floats([float("inf"), -float("inf"), 3e38, -3e38]), spare=no_nan)
+    t.compare("9 numbers", "keys", want, t.values(9), spare=no_nan)
+    tiny = [2.0**-149, -(2.0**-149), 2.0**-127, -(2.0**-127), 2.0**-126, 1 + 2.0**-23, -1 - 2.0**-23]
+    t.compare("the smallest there are", "keys", want, floats(tiny), spare=no_nan)
+    for n in t.sizes(8):
+        values = t.values(n, scale=10.0 ** t.random.randint(-30, 30))
+        t.compare(f"{n} numbers", "keys", want, values, spare=no_nan)
 
 
 WRONG = (

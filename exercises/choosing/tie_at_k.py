@@ -54,14 +54,25 @@ def check(t):
     def logits(numbers):
         return t.surrounded(torch.tensor(numbers, dtype=torch.float32))
 
-    t.compare("3, 1, 4, 2; k = 2", "kept", want, logits([3.0, 1.0, 4.0, 2.0]), 2)
-    t.compare("5, 7, 7, 7; k = 2", "kept", want, logits([5.0, 7.0, 7.0, 7.0]), 2)
-    t.compare("logits that differ by a thousandth; k = 2", "kept", want, logits([2.001, 2.0, 2.003, 2.002]), 2)
-    t.compare("seven equal logits; k = 3", "kept", want, logits([2.0] * 7), 3)
-    t.compare("more than there are", "kept", want, logits([1.0, 1.0, -float("inf"), 0.0]), 9)
+    no_nan = ("a NaN",)  # it has no place in an order
+    t.compare("3, 1, 4, 2; k = 2", "kept", want, logits([3.0, 1.0, 4.0, 2.0]), 2, spare=no_nan)
+    t.compare("5, 7, 7, 7; k = 2", "kept", want, logits([5.0, 7.0, 7.0, 7.0]), 2, spare=no_nan)
+    t.compare(
+        "logits that differ by a thousandth; k = 2", "kept", want, logits([2.001, 2.0, 2.003, 2.002]), 2, spare=no_nan
+    )
+    t.compare("seven equal logits; k = 3", "kept", want, logits([2.0] * 7), 3, spare=no_nan)
+    t.compare("more than there are", "kept", want, logits([1.0, 1.0, -float("inf"), 0.0]), 9, spare=no_nan)
     n = t.random.randint(11, 16)
     numbers = [float(t.random.randint(0, 3)) for _ in range(n)]
-    t.compare(f"{n} logits; k = 5", "kept", want, logits(numbers), 5)
+    t.compare(f"{n} logits; k = 5", "kept", want, logits(numbers), 5, spare=no_nan)
+    t.compare("k = 0", "kept", want, logits([1.0, 1.0, 2.0]), 0, spare=no_nan)
+    t.compare("one logit; k = 1", "kept", want, logits([-3.0]), 1, spare=no_nan)
+    t.compare("16 logits; k = 16", "kept", want, t.values(16), 16, spare=no_nan)
+    t.compare("0 and minus 0; k = 2", "kept", want, logits([-0.0, 0.0, -1.0, 0.0]), 2, spare=no_nan)
+    near = [number * (1 + 2.0**-23 * step) for step in (0, 1, 2, 3) for number in (1.0, -1.0, 1e-30, 1e30)]
+    t.random.shuffle(near)
+    for k in (1, 6, 9, 15):
+        t.compare(f"logits that differ in their last bit; k = {k}", "kept", want, logits(near), k, spare=no_nan)
 
 
 WRONG = (

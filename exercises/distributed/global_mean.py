@@ -36,9 +36,13 @@ def check(t):
     t.value("batch_loss", ([6.0, 0.0], [3, 0]), 2.0, note="All rows of a rank may be ignored.")
     t.value("batch_loss", ([3.0, 0.0], [1, 0]), 3.0, note="A single row is a batch, too.")
     t.value("batch_loss", ([0.0, 0.0], [0, 0]), 0.0, note="No row of any rank is valid.")
-    counts = [t.random.randint(1, 9) for _ in range(4)]
-    sums = [t.random.uniform(1, 20) for _ in counts]
-    t.value("batch_loss", (sums, counts), sum(sums) / sum(counts), note="Every valid row must weigh the same.")
+    t.value("batch_loss", ([-6.0, 2.0], [2, 2]), -1.0, note="A sum may be below zero.")
+    t.value("batch_loss", ([0.0, 0.0, 0.0], [5, 0, 3]), 0.0)
+    t.value("batch_loss", ([1e-9], [1]), 1e-9, note="One rank is enough.")
+    for ranks in (1, 4, 32):
+        counts = [t.random.choice((0, t.random.randint(1, 9), t.random.randint(10, 10**6))) for _ in range(ranks)] + [1]
+        sums = [t.random.uniform(-20, 20) * count for count in counts]
+        t.value("batch_loss", (sums, counts), sum(sums) / sum(counts), note="Every valid row must weigh the same.")
 
 
 WRONG = (

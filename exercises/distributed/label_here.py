@@ -63,6 +63,9 @@ def check(t):
     compared("all labels are here", 5, 10, [10, 12, 14], own)
     compared("labels of other ranks", 5, 10, [9, 15, 11, 3, 40], others)
     compared("an ignored row", 4, 0, [-100, 2, 0], others)
+    compared("far labels", 3, 2**31 + 7, [2**31 + 7, 2**31 + 9, 7, -100, 2**31 + 10], others)
+    compared("one column", 1, 0, [0, 1, -1, -100], others)
+    compared("60 columns", 60, 1000, [1000, 1059, 1060, 999, *range(1000, 1060, 7)], own)
     first, columns = t.random.randint(3, 30), t.random.randint(2, 9)
     numbers = [t.random.randint(0, first + 2 * columns) for _ in range(6)] + [first - 1, first + columns]
     compared("drawn", columns, first, numbers, others)

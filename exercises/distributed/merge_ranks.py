@@ -59,11 +59,12 @@ def check(t):
     for base in (1000.0, -1000.0):
         sent = row((3, 4, 2), base)
         t.value("loss", (sent,), want(sent), note="exp(1000) is infinite, and exp(-1000) is 0.")
-    for cuts in ((2, 0, 3), (0, 1), (5, 5, 5, 1)):
+    for cuts in ((2, 0, 3), (0, 1), (5, 5, 5, 1), (0, 0, 2, 0), (1,) * 16):
         sent = row(cuts)
         t.value("loss", (sent,), want(sent), note="A rank may have no columns.")
-    wide = row((2, 3), scale=400.0)
-    t.value("loss", (wide,), want(wide))
+    for scale in (0.0, 1e-3, 20.0, 60.0, 400.0, 1e5):
+        wide = row((2, 3, 4), scale=scale)
+        t.value("loss", (wide,), want(wide))
 
 
 WRONG = (

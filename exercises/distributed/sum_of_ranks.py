@@ -60,6 +60,10 @@ def check(t):
         t.compare(case, "sum_ranks", want, rows.to(torch.float16), exact=True, note=note)
     world = t.random.randint(2, 5)
     t.compare("rows cut out of wider ones", "sum_ranks", want, t.cut(world, 9, dtype=torch.float16), note=note)
+    for columns in t.sizes(4)[:-1]:
+        rows = t.cut(8, columns, dtype=torch.float16)
+        t.compare(f"8 ranks, {t.counted(columns, 'number')}", "sum_ranks", want, rows, note=note)
+    t.compare("33 ranks", "sum_ranks", want, t.cut(33, 5, dtype=torch.float16), note=note)
     t.compare("one rank", "sum_ranks", want, t.cut(1, 3, dtype=torch.float16), exact=True)
 
 

@@ -53,7 +53,13 @@ def check(t):
         largest = torch.where(x.isnan().any(1), float("nan"), largest)
         return torch.where(largest == 0, 1.0, largest / 448)
 
-    for rows, columns in ((3, 5), (2, t.random.randint(2, 12)), (1, 1)):
+    for rows, columns in (
+        (3, 5),
+        (2, t.random.randint(2, 12)),
+        (1, 1),
+        (40, 3),
+        *((2, columns) for columns in t.sizes(32)),
+    ):
         t.compare(f"{rows} x {columns}", "scales", want, t.values(rows, columns))
     t.compare("2 x 4, tiny", "scales", want, t.values(2, 4, scale=1e-30))
     zeros = t.values(3, 6)

@@ -59,6 +59,9 @@ def check(t):
     t.compare("a sum of 2049", "scaled_sums", want, *of((1024.0, 1024.0, 1.0, 1.0)), exact=True)
     between = 0.5 + 2.0**-12  # a float32, halfway between two numbers of float16
     t.compare("a bias of 0.50024", "scaled_sums", want, *of((511.0, 512.0, 1.0, between)), exact=True)
+    t.compare(
+        "below zero", "scaled_sums", want, *of((-1024.0, -1026.0, 1.0, -1.0), (1.0, 1.0, -1025.0, 0.0)), exact=True
+    )
     rows = [(float(t.random.randint(500, 900)), 2.0 * t.random.randint(600, 800), 1.0, 1.0) for _ in range(6)]
     t.compare("six rows", "scaled_sums", want, *of((1026.0, 1024.0, 2.0, -1.0), *rows), exact=True)
 

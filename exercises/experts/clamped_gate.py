@@ -74,12 +74,19 @@ def check(t):
         x = t.cut(rows, 2 * N, scale=scale)
         if limit < 10:  # what is just at its limit is not limited yet
             x[0, 0], x[0, 2], x[0, 3], x[0, 5] = limit, 0.5, limit, -limit
-        t.compare(f"limit {limit:g}, {rows} x {N}", "gradient", want, t.values(rows, N), x, limit, note=note)
+            above = limit * (1 + 2.0**-22) + 1e-30  # the least that is beyond it
+            x[1, 0], x[1, 1], x[1, 3], x[1, 2] = above, above, -above, limit * (1 - 2.0**-22)
+        t.compare(f"limit {limit:g}, {rows} x {N}", "gradient", want, t.values(rows, N), x, limit, note=note, spare=few)
 
     note = "Even columns of x are gates, odd ones up, and only what lies beyond a limit has no gradient."
+    # A limit takes a NaN for itself, and what is beyond one has no gradient, whatever arrives.
+    few = ("a NaN in x", "an infinity in dy", "minus infinity in dy")
     case(2, 3, 1e6, 1.0)
     case(3, 8, 1.0, 2.0)
     case(t.random.randint(2, 4), t.random.randint(5, 7), 1.5, 3.0)
+    case(3, 33, 0.25, 1.0)
+    case(20, 3, 7.0, 9.0)
+    case(2, 3, 0.0, 1.0)
 
 
 WRONG = (

@@ -47,9 +47,13 @@ def check(t):
 
     compare((5, 5, 10, 11), 4)
     compare((0, 0, 3), 2)
+    compare((0,), 4)
+    compare((1,), 1)
+    compare((64, 64, 130, 130, 131), 32)
+    compare(tuple(range(0, 40, 3)), 2)
     ends, total = [], 0
-    for _ in range(t.random.randint(3, 6)):
-        total += t.random.randint(0, 9)
+    for _ in range(t.random.randint(3, 12)):
+        total += t.random.choice((0, t.random.randint(0, 9), t.random.randint(10, 40)))
         ends.append(total)
     compare(tuple(ends), t.random.randint(2, 5))
 

@@ -55,11 +55,17 @@ def check(t):
 
     def case(numbers, capacity):
         shown = f"experts {', '.join(map(str, numbers[:5]))}{', …' if len(numbers) > 5 else ''}, capacity {capacity}"
-        t.compare(shown, "keep", want, t.surrounded(torch.tensor(numbers, dtype=torch.int32)), capacity)
+        run = t.compare(shown, "keep", want, t.surrounded(torch.tensor(numbers, dtype=torch.int32)), capacity)
+        t.grid(shown, run, (len(numbers),))
 
     case([0, 0, 1, 0, 1], 2)
     case([3] * 9, 4)
     case([2, 1, 0, 1, 2], 1)
+    case([0, 1, 0], 0)
+    case([5], 1)
+    case([7] * 32, 31)
+    case([100, 3, 100, 255, 100], 2)
+    case([t.random.randint(0, 1) for _ in range(32)], t.random.randint(9, 32))
     case([t.random.randint(0, 3) for _ in range(t.random.randint(20, 32))], t.random.randint(2, 4))
 
 

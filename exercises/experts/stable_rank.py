@@ -62,6 +62,9 @@ def check(t):
     t.compare("2, 0, 2, 2, 0", "ranks", want, slots([2, 0, 2, 2, 0]))
     t.compare("all at one expert", "ranks", want, slots([5] * 7))
     t.compare("one each", "ranks", want, slots([7, 6, 5, 4, 3, 2, 1, 0]))
+    t.compare("one slot", "ranks", want, slots([3]))
+    t.compare("16 at the first and the last expert", "ranks", want, slots([0, 7] * 8))
+    t.compare("16 at one expert", "ranks", want, slots([0] * 16))
     n = t.random.randint(12, 16)
     t.compare(f"{n} slots", "ranks", want, slots([t.random.randint(0, 7) for _ in range(n)]))
 

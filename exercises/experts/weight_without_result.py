@@ -26,14 +26,16 @@ matrix may be moved from one factor of such a product to the other if it is tran
 
 
 def check(t):
-    for columns in (1, 3, t.random.randint(4, 6)):
+    for columns in (1, 3, t.random.randint(4, 6), 40):
         rows = t.random.randint(2, 4)
         D = [[t.random.randint(-5, 5) for _ in range(columns)] for _ in range(rows)]
         a = [t.random.randint(-5, 5) for _ in range(columns)]
-        dout = [t.random.randint(1, 5) for _ in range(rows)]
+        dout = [t.random.randint(-5, 5) for _ in range(rows)]
         y = [sum(d * x for d, x in zip(row, a)) for row in D]
         u = [sum(dout[m] * D[m][column] for m in range(rows)) for column in range(columns)]
         t.value("weight_gradient", (u, a), sum(d * x for d, x in zip(dout, y)))
+    for u, a in (([0.0, 0.0], [1.0, 2.0]), ([-1e8, 1e-8], [1e8, 1e8]), ([0.25], [-3.5])):
+        t.value("weight_gradient", (u, a), sum(x * y for x, y in zip(u, a)))
 
 
 WRONG = (

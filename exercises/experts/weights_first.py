@@ -48,6 +48,9 @@ def check(t):
 
     compare((2, 0, 1), 3)
     compare((0, 3), 2)
+    compare((0, 0), 3)
+    compare((5,), 1)
+    compare((17, 0, 9), 8)
     compare(tuple(t.random.randint(0, 4) for _ in range(t.random.randint(3, 5))), t.random.randint(2, 4))
 
 

@@ -78,7 +78,7 @@ def check(t):
         s = x + residual
         return s * ((s * s).mean(1, keepdim=True) + 1e-6).rsqrt(), s
 
-    for M, N in ((1, 1), (2, 5), (3, t.random.randint(6, 12))):
+    for M, N in ((1, 1), (2, 5), (3, t.random.randint(6, 12)), (40, 3), *((2, columns) for columns in t.sizes(32))):
         case, n = f"{M} x {N}", M * N
         run = t.compare(case, "add_rmsnorm", want, t.values(M, N), t.values(M, N), name="y, s")
         t.traffic(case, run, read=8 * n, written=8 * n)

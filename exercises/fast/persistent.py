@@ -48,9 +48,10 @@ do nothing."""
 
 
 def check(t):
-    for M in (8, 10, 3, 1, t.random.randint(11, 20)):
-        x = t.values(M, t.random.randint(2, 5))
-        t.compare(f"{M} rows", "double_rows", lambda x: 2 * x, x, note="Which program takes that row?")
+    for M in (8, 10, 3, 1, t.random.randint(11, 20), 2, 4, 5, 33):
+        x = t.values(M, t.random.choice((1, 8, 9, 33, t.random.randint(2, 5))))
+        run = t.compare(f"{M} rows", "double_rows", lambda x: 2 * x, x, note="Which program takes that row?")
+        t.grid(f"{M} rows", run, (4,))
 
 
 WRONG = (

@@ -61,10 +61,11 @@ def check(t):
     for case, x in (
         ("2 x 4", t.values(2, 4)),
         ("rows cut out of wider ones, 3 x 5", t.cut(3, 5)),
-        ("mean 100, 1 x 8", t.surrounded((t.values(8) * 64).round() / 64 + 100).view(1, 8)),  # its mean is exact
+        ("mean 1000, 2 x 7", t.values(2, 7) + 1000),
         ("small numbers, 2 x 3", t.values(2, 3, scale=1e-3)),
         ("equal numbers, 1 x 4", t.surrounded(torch.full((4,), 2.5, device=device.DEVICE)).view(1, 4)),
-        ("drawn", t.cut(2, t.random.randint(6, 12))),
+        *((f"2 x {columns}", t.cut(2, columns)) for columns in t.sizes(32)[1:]),
+        ("40 x 3", t.values(40, 3)),
     ):
         run = t.compare(case, "standardise", want, x, name="y")
         t.traffic(case, run, read=4 * x.numel(), written=4 * x.numel())
@@ -88,7 +89,7 @@ WRONG = (
         "y = x",
     ),
     (
-        "mean 100, 1 x 8: y",
+        "mean 1000, 2 x 7: y",
         "variance = tl.sum(centred * centred, axis=0) / N",
         "variance = tl.sum(x * x, axis=0) / N - mean * mean",
     ),

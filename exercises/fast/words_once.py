@@ -52,7 +52,7 @@ def check(t):
         return ((words.to(torch.int64)[:, None] >> shifts[None, :]) & 15).reshape(-1).to(torch.int32)
 
     drawn = [t.random.randrange(-(2**31), 2**31) for _ in range(t.random.randint(6, 12))]
-    for words in ([0x76543210], [0x0FEDCBA9, -0x12345678, 7, 8, 9], drawn):
+    for words in ([0x76543210], [0x0FEDCBA9, -0x12345678, 7, 8, 9], drawn, [0, -1, -(2**31), 2**31 - 1], drawn * 10):
         x = t.surrounded(torch.tensor(words, dtype=torch.int32))
         case = f"{len(words)} words"
         run = t.compare(case, "unpack", want, x, name="q")

@@ -62,7 +62,7 @@ is saved."""
 
 
 def check(t):
-    for n in (1000, 64, 1, t.random.randint(65, 200)):
+    for n in (1000, *t.sizes(64)):
         run = t.compare(f"n = {n}", "add_three", lambda x, y, z: x + y + z, t.values(n), t.values(n), t.values(n))
         t.traffic(f"n = {n}", run, read=12 * n, written=4 * n)
 

@@ -45,7 +45,7 @@ bugs](../../docs/guides/debugging.md#1-the-tail-that-nobody-owns)."""
 
 
 def check(t):
-    for n in (8, 10, 3, 1, t.random.randint(11, 40)):
+    for n in (8, 10, 3, *t.sizes(4)):
         run = t.compare(f"n = {n}", "double", lambda x: 2 * x, t.values(n), note="Which program owns that element?")
         for launch in run.launches:
             programs, lanes = launch.grid[0], launch.accesses[0].elements.size

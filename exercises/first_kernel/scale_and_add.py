@@ -42,9 +42,14 @@ WHY = "`alpha` isn't a `tl.constexpr`, so a new `alpha` compiles nothing."
 
 
 def check(t):
-    for n in (1, 128, 300, t.random.randint(129, 250)):
+    for n in (1, 128, 300, *t.sizes(128)):
         alpha = t.random.uniform(-4, 4)
-        t.compare(f"n = {n}", "scale_and_add", lambda alpha, x, y: alpha * x + y, alpha, t.values(n), t.values(n))
+        x, y = t.values(n), t.values(n)
+        run = t.compare(f"n = {n}", "scale_and_add", lambda alpha, x, y: alpha * x + y, alpha, x, y)
+        t.traffic(f"n = {n}", run, read=8 * n, written=4 * n)
+    for alpha in (0.0, 1.0, -1e4, 1e-30):
+        x, y = t.values(5), t.values(5)
+        t.compare(f"alpha = {alpha:g}", "scale_and_add", lambda alpha, x, y: alpha * x + y, alpha, x, y)
 
 
 WRONG = (

@@ -63,15 +63,17 @@ def check(t):
         x[:, 7] = torch.tensor(largest, device=device.DEVICE)
         return x
 
-    t.compare("4 rows", "exponents", want, t.values(4, 32).contiguous(), exact=True)
+    some = ("zeros", "a NaN", "an infinity", "minus infinity")  # no power of two fits
+    t.compare("4 rows", "exponents", want, t.values(4, 32).contiguous(), exact=True, spare=some)
     many = t.values(t.random.randint(5, 9), 32, scale=1e-6).contiguous()
-    t.compare("small numbers", "exponents", want, many, exact=True)
+    t.compare("small numbers", "exponents", want, many, exact=True, spare=some)
     t.compare(
         "6, and one bit more",
         "exponents",
         want,
         rows(6.0, 6.0 + 2.0**-21, -6.0 - 2.0**-21),
         exact=True,
+        spare=("*",),
         note="The largest of the rows are 6, 6 and one bit more, and the same, negative.",
     )
     t.compare(
@@ -80,11 +82,16 @@ def check(t):
         want,
         rows(1536.0, 1536.0 + 2.0**-13, 1536.0 - 2.0**-13),
         exact=True,
+        spare=("*",),
         note="The largest of the rows are 1536, one bit more, and one bit less.",
     )
     t.compare(
-        "near 2 to the 100", "exponents", want, rows(1.5 * 2.0**100, 2.0**100, 1.5 * 2.0**100 + 2.0**77), exact=True
-    )
+        "near 2 to the 100", "exponents", want, rows(1.5 * 2.0**100, 2.0**100, 1.5 * 2.0**100 + 2.0**77), exact=True,
+        spare=("*",),
+    )  # fmt: skip
+    far = [1.5 * 2.0**exponent for exponent in range(-120, 125, 7)]
+    t.compare("1.5 times any power", "exponents", want, rows(*far), exact=True, spare=("*",))
+    t.compare("beside it", "exponents", want, rows(*(x * (1 + 2.0**-23) for x in far)), exact=True, spare=("*",))
 
 
 WRONG = (

@@ -55,6 +55,7 @@ def check(t):
         ("every code", every.to(device.DEVICE)),
         ("one byte", every[5:6].to(device.DEVICE)),
         ("two programs", torch.cat([every, every[:3]]).to(device.DEVICE)),
+        ("any bytes", torch.arange(256, dtype=torch.uint8).to(device.DEVICE)),
         ("some bytes", every[: t.random.randint(9, 15)].to(device.DEVICE)),
     ):
         t.compare(case, "weights", want, packed, exact=True)

@@ -56,8 +56,15 @@ def check(t):
         ).to(device.DEVICE)
 
     first = torch.arange(8, dtype=torch.float32, device=device.DEVICE)[None]
-    for case, x in (("1 x 8", first), ("3 x 16", whole(3, 16)), ("some rows of 8", whole(t.random.randint(2, 6), 8))):
-        t.compare(case, "packed", want, x, exact=True)
+    for case, x in (
+        ("1 x 8", first),
+        ("3 x 16", whole(3, 16)),
+        ("some rows of 8", whole(t.random.randint(2, 6), 8)),
+        ("2 x 2", whole(2, 2)),
+        ("40 x 64", whole(40, 64)),
+        ("zeros and fifteens", 15 * (whole(3, 8) > 7).float()),
+    ):
+        t.compare(case, "packed", want, x, exact=True, spare=("*",))
 
 
 WRONG = (

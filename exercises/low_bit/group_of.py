@@ -50,7 +50,18 @@ def check(t):
         return q * scales[rows]
 
     drawn = t.random.randint(3, 9)
-    for K, group in ((8, 8), (10, 2), (24, 12), (18, 6), (5, 1), (drawn * t.random.randint(2, 4), drawn)):
+    for K, group in (
+        (8, 8),
+        (10, 2),
+        (24, 12),
+        (18, 6),
+        (5, 1),
+        (drawn * t.random.randint(2, 4), drawn),
+        (1, 1),
+        (128, 32),
+        (390, 130),
+        (300, 3),
+    ):
         q, scales = t.values(K, dtype=torch.int32), t.values(K // group)
         t.compare(
             f"{K} rows, groups of {group}",

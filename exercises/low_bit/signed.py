@@ -52,6 +52,7 @@ def check(t):
     drawn = [t.random.randrange(-(2**31), 2**31) for _ in range(17)]
     for case, words in (
         ("-8 to -1", [0x76543210]), ("7, then zeros", [-0x77777771]), ("all 7", [-1]), ("drawn", drawn),
+        ("all -8", [0]), ("many", drawn * 3),
     ):  # fmt: skip
         t.compare(case, "weights", want, t.surrounded(torch.tensor(words, dtype=torch.int32)), name="w", exact=True)
 

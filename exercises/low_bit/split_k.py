@@ -57,9 +57,21 @@ def check(t):
             counts[access.program[0]] = counts.get(access.program[0], 0) + int((access.elements >= 0).sum())
         return counts
 
-    for K, split_k in ((8, 2), (10, 3), (3, 4), (1, 1), (17, 4), (t.random.randint(18, 40), t.random.randint(2, 6))):
+    for K, split_k in (
+        (8, 2),
+        (10, 3),
+        (3, 4),
+        (1, 1),
+        (17, 4),
+        (t.random.randint(18, 40), t.random.randint(2, 6)),
+        (7, 7),
+        (200, 9),
+        (33, 16),
+        (300, 3),
+    ):
         case, part, note = f"K = {K}, {split_k} parts", triton.cdiv(K, 4 * split_k) * 4, "Which products are left out?"
-        run = t.compare(case, "dot", want, t.positive(K), t.positive(K), split_k, note=note)
+        run = t.compare(case, "dot", want, t.values(K), t.values(K), split_k, note=note)
+        t.grid(case, run, (split_k,))
         for program, taken in loaded(run).items():
             t.require(
                 taken <= part, f"program {program} takes {taken} products, and a part needs no more than {part}", case

@@ -51,6 +51,9 @@ def check(t):
     t.compare("three words", "unpack", want, plain, name="q")
     top = t.surrounded(torch.tensor([-0x12345678], dtype=torch.int32))
     t.compare("a word with its top bit set", "unpack", want, top, name="q")
+    for n in (1, 2, 3, 40):
+        words = torch.tensor([t.random.choice((-1, 0, -(2**31), t.random.randrange(2**31))) for _ in range(n)])
+        t.compare(t.counted(n, "word"), "unpack", want, t.surrounded(words.to(torch.int32)), name="q")
     drawn = torch.tensor([t.random.randrange(-(2**31), 2**31) for _ in range(17)], dtype=torch.int32)
     t.compare("drawn", "unpack", want, t.surrounded(drawn), name="q")
 

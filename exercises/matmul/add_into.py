@@ -64,10 +64,14 @@ def check(t):
     M, N, K = t.random.randint(3, 7), t.random.randint(5, 7), t.random.randint(2, 6)
     scale = t.random.uniform(0.5, 2)
     for case, c, x, y, by in (
-        ("1 x 2 times 2 x 3", t.positive(1, 3), t.positive(1, 2), t.positive(2, 3), 2.0),
-        ("c transposed, 2 x 3 times 3 x 6", t.turned(2, 6).abs_(), t.positive(2, 3), t.positive(3, 6), 1.0),
-        ("c is one row, shown 5 times", t.positive(1, 4).expand(5, 4), t.positive(5, 2), t.positive(2, 4), 0.5),
-        (f"{M} x {K} times {K} x {N}", t.cut(M, N).abs_(), t.turned(M, K).abs_(), t.turned(K, N).abs_(), scale),
+        ("1 x 2 times 2 x 3", t.values(1, 3), t.values(1, 2), t.values(2, 3), 2.0),
+        ("c transposed, 2 x 3 times 3 x 6", t.turned(2, 6), t.values(2, 3), t.values(3, 6), 1.0),
+        ("c is one row, shown 5 times", t.values(1, 4).expand(5, 4), t.values(5, 2), t.values(2, 4), 0.5),
+        ("0 times", t.values(2, 3), t.values(2, 3), t.values(3, 3), 0.0),
+        ("-1e4 times", t.values(2, 3), t.values(2, 3), t.values(3, 3), -1e4),
+        ("17 x 5 times 5 x 33", t.values(17, 33), t.values(17, 5), t.values(5, 33), -1.5),
+        ("4 x 40 times 40 x 5", t.values(4, 5), t.values(4, 40), t.values(40, 5), 0.25),
+        (f"{M} x {K} times {K} x {N}", t.cut(M, N), t.turned(M, K), t.turned(K, N), scale),
     ):
         t.compare(case, "add_product", want, c, x, y, by, name="z")
 

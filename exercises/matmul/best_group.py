@@ -55,7 +55,7 @@ def check(t):
         drawn.append((rows, columns, t.random.randint(2, rows * columns - 1), t.random.randint(1, 5)))
     for arguments in (
         (9, 9, 9, 9), (4, 1, 4, 5), (6, 3, 6, 2), (2, 8, 16, 4), (8, 8, 16, 1), (2, 8, 4, 3), (5, 9, 4, 1),
-        (7, 9, 9, 2), (1, 5, 3, 1), *drawn,
+        (7, 9, 9, 2), (1, 5, 3, 1), (12, 12, 144, 3), (20, 4, 60, 2), (4, 30, 1, 7), (3, 3, 99, 1), *drawn,
     ):  # fmt: skip
         rows, columns, programs, _ = arguments
         counts = [first_rows(rows, columns, group, programs) for group in range(1, rows + 1)]

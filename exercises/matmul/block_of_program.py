@@ -31,7 +31,18 @@ are taken twice, or blocks that don't exist are taken."""
 
 def check(t):
     drawn = (t.random.randint(5, 9), t.random.randint(2, 6), t.random.randint(2, 4))
-    for rows, columns, group in ((9, 9, 3), (7, 5, 4), (4, 3, 8), (5, 1, 1), drawn):
+    for rows, columns, group in (
+        (9, 9, 3),
+        (7, 5, 4),
+        (4, 3, 8),
+        (5, 1, 1),
+        (1, 1, 1),
+        (1, 7, 3),
+        (20, 3, 8),
+        (3, 3, 3),
+        (33, 2, 16),
+        drawn,
+    ):
         wanted = []
         for first in range(0, rows, group):
             wanted += [(row, column) for column in range(columns) for row in range(first, min(first + group, rows))]

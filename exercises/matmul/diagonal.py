@@ -45,6 +45,9 @@ def check(t):
     t.compare("rows cut out of wider ones", "diagonal", torch.diagonal, t.cut(11, 11), exact=True)
     t.compare("transposed", "diagonal", torch.diagonal, t.turned(9, 9), exact=True)
     t.compare("every second column", "diagonal", torch.diagonal, t.values(6, 12)[:, ::2], exact=True)
+    for n in (2, 16, 17, 33, 130):
+        t.compare(f"{n} x {n}", "diagonal", torch.diagonal, t.values(n, n), exact=True)
+    t.compare("every column five times as far", "diagonal", torch.diagonal, t.values(7, 35)[:, ::5], exact=True)
     n = t.random.randint(6, 16)
     t.compare(f"{n} x {n}, every third row", "diagonal", torch.diagonal, t.values(3 * n, n)[::3], exact=True)
 

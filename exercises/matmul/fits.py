@@ -49,9 +49,12 @@ def check(t):
     t.value("fits", (config(64, 64, 32, 6),), True, note="The tiles of one stage are small here.")
     t.value("fits", (config(128, 99, 128, 4),), True, note="The tiles take 232448 bytes, which is the limit.")
     t.value("fits", (config(128, 100, 128, 4),), False, note="The tiles take 233472 bytes.")
-    for _ in range(4):
-        M, N, K = (2 ** t.random.randint(4, 8) for _ in range(3))
-        stages = t.random.randint(1, 7)
+    t.value("fits", (config(16, 16, 16, 1),), True)
+    t.value("fits", (config(512, 512, 256, 8),), False)
+    t.value("fits", (config(16, 16, 16, 1), 0), False, note="The limit is an argument.")
+    for _ in range(6):
+        M, N, K = (2 ** t.random.randint(4, 10) for _ in range(3))
+        stages = t.random.randint(1, 12)
         taken = (M + N) * K * 2 * stages
         for limit in (taken - 1, taken, t.random.randint(taken + 1, 2 * taken)):
             note = f"The tiles take {taken} bytes."

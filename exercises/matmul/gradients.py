@@ -39,11 +39,14 @@ def check(t):
     for case, *given in (
         ("2 x 3 times 3 x 4", t.values(2, 4), t.values(2, 3), t.values(3, 4)),
         ("x is transposed", t.values(2, 4), t.turned(2, 3), t.values(3, 4)),
+        ("1 x 1 times 1 x 1", t.values(1, 1), t.values(1, 1), t.values(1, 1)),
+        ("both transposed, 33 x 17 times 17 x 5", t.turned(33, 5), t.turned(33, 17), t.turned(17, 5)),
         (f"{M} x {K} times {K} x {N}", t.values(M, N), t.values(M, K), t.cut(K, N)),
     ):
         run = t.compare(case, "gradients", want, *given, name="dx, dy", host=("copies",))
         copied = "matmul_forward was given a copy of a matrix; it takes any strides, so a view is enough"
         t.require("copies" not in run.host, copied, case)
+        t.require(not run.launches or len(run.launches) == 2, "matmul_forward is to be called twice", case)
 
 
 WRONG = (

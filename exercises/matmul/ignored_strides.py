@@ -50,12 +50,15 @@ def check(t):
 
     M, N = t.random.randint(3, 6), t.random.randint(7, 12)
     for case, x in (
-        ("3 x 4", t.positive(3, 4)),
-        ("transposed, 3 x 4", t.turned(3, 4).abs_()),
-        ("every second column", t.positive(2, 10)[:, ::2]),
-        ("one row shown 3 times", t.positive(1, 5).expand(3, 5)),
-        ("rows cut out of wider ones", t.cut(M, N).abs_()),
-        ("every third row of a transposed one", t.turned(3 * M, N).abs_()[::3]),
+        ("3 x 4", t.values(3, 4)),
+        ("transposed, 3 x 4", t.turned(3, 4)),
+        ("every second column", t.values(2, 10)[:, ::2]),
+        ("one row shown 3 times", t.values(1, 5).expand(3, 5)),
+        ("20 x 65", t.values(20, 65)),
+        ("1 x 1", t.values(1, 1)),
+        ("2 x 300", t.values(2, 300)),
+        ("rows cut out of wider ones", t.cut(M, N)),
+        ("every third row of a transposed one", t.turned(3 * M, N)[::3]),
     ):
         t.compare(case, "row_sums", want, x, host=("copies",))
 

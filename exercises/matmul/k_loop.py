@@ -66,11 +66,13 @@ def check(t):
     M, N, K = t.random.randint(5, 7), t.random.randint(5, 7), t.random.randint(9, 11)
     for case, x, y in (
         ("2 x 1 times 1 x 3", t.values(2, 1), t.values(1, 3)),
-        ("4 x 8 times 8 x 4", t.positive(4, 8), t.positive(8, 4)),
-        ("3 x 6 times 6 x 5, both cut out of wider ones", t.cut(3, 6).abs_(), t.cut(6, 5).abs_()),
-        ("x transposed, 5 x 7 times 7 x 2", t.turned(5, 7).abs_(), t.positive(7, 2)),
-        (f"{M} x {K} times {K} x {N}, y transposed", t.positive(M, K), t.turned(K, N).abs_()),
-        ("float16, 2 x 9 times 9 x 2", t.positive(2, 9, dtype=torch.float16), t.positive(9, 2, dtype=torch.float16)),
+        ("4 x 8 times 8 x 4", t.values(4, 8), t.values(8, 4)),
+        ("3 x 6 times 6 x 5, both cut out of wider ones", t.cut(3, 6), t.cut(6, 5)),
+        ("x transposed, 5 x 7 times 7 x 2", t.turned(5, 7), t.values(7, 2)),
+        ("17 x 5 times 5 x 33", t.values(17, 5), t.values(5, 33)),
+        ("1 x 40 times 40 x 1", t.values(1, 40), t.values(40, 1)),
+        (f"{M} x {K} times {K} x {N}, y transposed", t.values(M, K), t.turned(K, N)),
+        ("float16, 2 x 9 times 9 x 2", t.values(2, 9, dtype=torch.float16), t.values(9, 2, dtype=torch.float16)),
     ):
         t.compare(case, "product", want, x, y, name="z")
 

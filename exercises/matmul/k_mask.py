@@ -65,10 +65,12 @@ def check(t):
 
     M, N, K = (t.random.randint(5, 7) for _ in range(3))
     for case, x, y in (
-        ("2 x 8 times 8 x 3", t.positive(2, 8), t.positive(8, 3)),
-        ("3 x 6 times 6 x 5, both cut out of wider ones", t.cut(3, 6).abs_(), t.cut(6, 5).abs_()),
-        ("x transposed, 5 x 3 times 3 x 1", t.turned(5, 3).abs_(), t.positive(3, 1)),
-        (f"{M} x {K} times {K} x {N}", t.cut(M, K).abs_(), t.turned(K, N).abs_()),
+        ("2 x 8 times 8 x 3", t.values(2, 8), t.values(8, 3)),
+        ("3 x 6 times 6 x 5, both cut out of wider ones", t.cut(3, 6), t.cut(6, 5)),
+        ("x transposed, 5 x 3 times 3 x 1", t.turned(5, 3), t.values(3, 1)),
+        ("17 x 5 times 5 x 33", t.values(17, 5), t.values(5, 33)),
+        ("1 x 40 times 40 x 1", t.values(1, 40), t.values(40, 1)),
+        (f"{M} x {K} times {K} x {N}", t.cut(M, K), t.turned(K, N)),
     ):
         t.compare(case, "product", want, x, y, name="z")
 

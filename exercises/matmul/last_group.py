@@ -50,7 +50,19 @@ def check(t):
     def want(tiles_m, tiles_n):
         return torch.ones(tiles_m, tiles_n, dtype=torch.int32, device=device.DEVICE)
 
-    for tiles_m, tiles_n in ((3, 2), (5, 2), (1, 3), (4, 1), (8, 3), (t.random.randint(6, 12), t.random.randint(2, 5))):
+    for tiles_m, tiles_n in (
+        (3, 2),
+        (5, 2),
+        (1, 3),
+        (4, 1),
+        (8, 3),
+        (t.random.randint(6, 12), t.random.randint(2, 5)),
+        (2, 1),
+        (6, 1),
+        (34, 3),
+        (1, 40),
+        (7, 20),
+    ):
         t.compare(f"{tiles_m} x {tiles_n} tiles", "visits", want, tiles_m, tiles_n, name="visits")
 
 

@@ -69,10 +69,12 @@ def check(t):
 
     K, N = t.random.randint(9, 11), t.random.randint(2, 6)
     for case, x, y in (
-        ("5 x 9 times 9 x 2", t.positive(5, 9), t.positive(9, 2)),
-        ("x transposed, 3 x 6 times 6 x 5", t.turned(3, 6).abs_(), t.positive(6, 5)),
-        ("y cut out of wider rows, 2 x 9 times 9 x 3", t.positive(2, 9), t.cut(9, 3).abs_()),
-        (f"y transposed, 2 x {K} times {K} x {N}", t.cut(2, K).abs_(), t.turned(K, N).abs_()),
+        ("5 x 9 times 9 x 2", t.values(5, 9), t.values(9, 2)),
+        ("x transposed, 3 x 6 times 6 x 5", t.turned(3, 6), t.values(6, 5)),
+        ("y cut out of wider rows, 2 x 9 times 9 x 3", t.values(2, 9), t.cut(9, 3)),
+        ("17 x 5 times 5 x 33", t.values(17, 5), t.values(5, 33)),
+        ("1 x 40 times 40 x 1", t.values(1, 40), t.values(40, 1)),
+        (f"y transposed, 2 x {K} times {K} x {N}", t.cut(2, K), t.turned(K, N)),
     ):
         t.compare(case, "product", want, x, y, name="z")
 

@@ -60,6 +60,10 @@ def check(t):
         (50, t.random.uniform(-9, 9)),
         (t.random.randint(17, 40), float("nan")),
         (3, float("inf")),
+        (1, 0.0),
+        (64, -1e30),
+        (65, 1e-30),
+        (700, -float("inf")),
     ):
         t.compare(
             f"n = {n}", "first_call", lambda x, old: x.clone(), t.values(n), old, note=note.format(old), exact=True

@@ -32,7 +32,22 @@ served by something faster than memory: that is the subject of the next chapter.
 
 def check(t):
     drawn = [2 ** t.random.uniform(1, 12) for _ in range(4)]
-    for operations in (206, 64, 65, 1, 0.25, 0.5, 0.3, 2 ** t.random.randint(2, 9), *drawn):
+    for operations in (
+        206,
+        64,
+        65,
+        1,
+        0.25,
+        0.5,
+        0.3,
+        2 ** t.random.randint(2, 9),
+        2**20 + 1,
+        1e9,
+        0.001,
+        1.0000001,
+        4095.5,
+        *drawn,
+    ):
         side = 1
         while side / 2 < operations:
             side *= 2

@@ -59,9 +59,14 @@ def check(t):
         ("2 x 7", t.values(2, 7)),
         ("rows cut out of wider ones, 5 x 3", t.cut(5, 3)),
         ("transposed, 3 x 5", t.turned(3, 5)),
+        ("4 x 4", t.values(4, 4)),
+        ("33 x 17", t.values(33, 17)),
+        ("1 x 70", t.values(1, 70)),
+        ("65 x 1", t.values(65, 1)),
         (f"{M} x {N}, every second column", t.values(M, 2 * N)[:, ::2]),
     ):
-        t.compare(case, "turned", want, x, exact=True)
+        run = t.compare(case, "turned", want, x, exact=True)
+        t.grid(case, run, tuple(-(-size // 4) for size in x.shape))
 
 
 WRONG = (

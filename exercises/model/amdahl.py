@@ -30,8 +30,12 @@ def check(t):
     t.value("whole", (1.0, 3), 3.0, note="If it is the whole step, the step gains what the kernel gains.")
     t.value("whole", (0.25, 1), 1.0, note="A kernel as fast as before changes nothing.")
     t.value("whole", (0.25, 0.5), 0.8, note="A kernel that is slower makes the step slower.")
-    for _ in range(3):
-        share, gain = t.random.uniform(0.05, 0.95), t.random.uniform(1, 20)
+    t.value("whole", (0.0, 7), 1.0, note="It takes no time of the step at all.")
+    for _ in range(12):
+        share = t.random.choice(
+            (t.random.random(), 10.0 ** -t.random.randint(1, 6), 1 - 10.0 ** -t.random.randint(1, 6))
+        )
+        gain = t.random.choice((t.random.uniform(0.01, 1), t.random.uniform(1, 20), 10.0 ** t.random.uniform(-4, 6)))
         t.value("whole", (share, gain), 1 / ((1 - share) + share / gain))
 
 

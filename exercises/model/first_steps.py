@@ -60,6 +60,9 @@ def check(t):
         ([], [3], 0, 5, 3.0, "Every step takes 3 ms."),
         ([500, 400], [3], 2, 4, 3.0, "The first two steps take 500 and 400 ms."),
         ([500], [2, 4], 1, 4, 3.0, uneven),
+        ([], [2], 0, 1, 2.0, "One step is timed."),
+        ([900] * 9, [0], 9, 3, 0.0, "The steps after the first nine take no time."),
+        ([70] * 2, [5], 30, 40, 5.0, "Only the first two steps take 70 ms."),
         (slow, [fast], len(slow), t.random.randint(2, 6), float(fast), f"The first steps take {slow} ms."),
     ):
         t.value("milliseconds", (*timed(first, then), warmup, repeats), mean, note=note)

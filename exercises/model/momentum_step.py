@@ -80,9 +80,10 @@ def check(t):
         average = 0.9 * average + gradient
         return weight - lr * average, average
 
-    for n in (1, 50, t.random.randint(33, 70)):
+    for n in (1, 50, *t.sizes(32)):
         inputs = (t.values(n) for _ in range(3))
-        run = t.compare(f"n = {n}", "step", want, *inputs, t.random.uniform(0.1, 0.9), name="new_weight, new_average")
+        lr = t.random.choice((t.random.uniform(0.1, 0.9), t.random.uniform(1e-6, 1e-2), t.random.uniform(1, 9)))
+        run = t.compare(f"n = {n}", "step", want, *inputs, lr, name="new_weight, new_average")
         t.traffic(f"n = {n}", run, read=12 * n, written=8 * n)
 
 

@@ -31,10 +31,14 @@ def check(t):
     t.value(
         "order", ({"rotary": (2.0, 0.2), "loss": (12, 8), "gate": (3, 2.5)},), ["loss", "rotary", "gate"], note=factor
     )
-    for _ in range(3):
+    t.value("order", ({},), [])
+    t.value("order", ({"loss": (3.0, 1.0)},), ["loss"])
+    slower = {"loss": (1.0, 4.0), "gate": (2.0, 2.0), "norm": (2.0, 2.001)}
+    t.value("order", (slower,), ["gate", "norm", "loss"], note="What would get slower comes last.")
+    for most in (9, 1e-3, 1e4):
         names = ["norm", "rotary", "loss", "gate", "products", "attention"]
         t.random.shuffle(names)
-        gains = sorted((t.random.uniform(0, 9) for _ in names), reverse=True)
+        gains = sorted((t.random.uniform(-most / 9, most) for _ in names), reverse=True)
         best = [t.random.uniform(0.1, 20) for _ in names]
         rows = list(zip(names, gains, best))
         t.random.shuffle(rows)

@@ -34,10 +34,15 @@ def check(t):
     t.value("step_time", (100, 20, 12.0), (12.0, 12.0), note="100 launches take 2 ms, while the GPU is busy for 12.")
     t.value("step_time", (1000, 20, 6.0), (20.0, 6.0), note="Kernels twice as fast don't change what Python takes.")
     t.value("step_time", (10, 25, 0.1), (0.25, 0.1), note="10 launches take a quarter of a millisecond.")
-    for _ in range(4):
-        launches, launch_us = t.random.randint(1, 2000), t.random.uniform(3, 60)
+    t.value("step_time", (0, 20, 5.0), (5.0, 5.0), note="Nothing is launched from Python.")
+    t.value("step_time", (100, 20, 2.0), (2.0, 2.0), note="Both take 2 ms.")
+    t.value("step_time", (7, 30, 0.0), (0.21, 0.0))
+    for _ in range(10):
+        launches, launch_us = t.random.randint(1, 10 ** t.random.randint(1, 6)), 10 ** t.random.uniform(-1, 3)
         python = launches * launch_us / 1e3
-        gpu = python * t.random.choice([t.random.uniform(0.1, 0.9), t.random.uniform(1.1, 5)])
+        gpu = python * t.random.choice(
+            [t.random.uniform(0.1, 0.9), t.random.uniform(1.1, 5), 1 - 1e-6, 1 + 1e-6, 1e-4, 1e4]
+        )
         t.value("step_time", (launches, launch_us, gpu), (max(python, gpu), gpu), note=f"Python takes {python:.4g} ms.")
 
 

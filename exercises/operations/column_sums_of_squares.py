@@ -60,9 +60,13 @@ def check(t):
         ("40 x 20", t.values(40, 20), ()),
         ("rows cut out of wider ones, 35 x 5", t.cut(35, 5), ()),
         ("17 x 16, 3 programs for each block of columns", t.values(17, 16), (3,)),
+        ("130 x 33, 5 programs", t.values(130, 33), (5,)),
+        ("16 x 1", t.values(16, 1), ()),
         ("drawn", t.cut(t.random.randint(36, 60), t.random.randint(17, 20)), (t.random.randint(1, 4),)),
     ):
         run = t.compare(case, "column_sums_of_squares", lambda x, P=2: want(x), x, *options, host=("result",))
+        P = min(options[0] if options else 2, -(-len(x) // 16))
+        t.grid(case, run, (-(-x.shape[1] // 16), P))
         if run.launches:
             partial = run.stored.get("partial_ptr")
             own = partial is not None and torch.allclose(partial.sum(0), run.result)

@@ -33,14 +33,14 @@ def check(t):
         return words >= int(p * 2**32)
 
     quarter, largest = 2**30, 2**32 - 1
-    drawn = [t.random.uniform(0.01, 0.99) for _ in range(3)]
+    drawn = [t.random.uniform(0.01, 0.99) for _ in range(3)] + [2.0**-32, 1 - 2.0**-32, 3 * 2.0**-31, 0.999999]
     for p, words in (
         (0.5, [100, 2**31 - 1000, 2**31 + 1000, largest]),
         (0.25, [0, quarter - 1, quarter, quarter + 1]),
         (0.0, [0, 1, largest]),
         (1.0, [0, 2**31, largest]),
         (0.125, [2**29 - 1, 2**29, 2**29 + 1]),
-        *((p, [0, int(p * 2**32) - 1, int(p * 2**32) + 1, largest]) for p in drawn),
+        *((p, [0, int(p * 2**32) - 1, min(int(p * 2**32) + 1, largest), largest]) for p in drawn),
     ):
         given = t.surrounded(torch.tensor(words))
         word = "Neither the threshold nor a word may be rounded; words from p · 2³² on are kept."

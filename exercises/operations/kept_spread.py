@@ -33,8 +33,9 @@ def check(t):
     )
     t.value("spread", (50, 0.0), 0.0, note="Nothing is dropped, whatever the seed.")
     t.value("spread", (50, 1.0), 0.0, note="Nothing is kept, whatever the seed.")
-    for _ in range(3):
-        n, p = t.random.randint(1, 3000), t.random.uniform(0.05, 0.95)
+    t.value("spread", (0, 0.5), 0.0)
+    for _ in range(6):
+        n, p = t.random.randint(1, 9000), t.random.choice((t.random.random(), 10.0 ** -t.random.randint(1, 5)))
         t.value("spread", (n, p), (n * p * (1 - p)) ** 0.5)
 
 

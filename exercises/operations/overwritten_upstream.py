@@ -42,7 +42,7 @@ exhibit of the [museum of bugs](../../docs/guides/debugging.md#13-the-recycled-g
 
 
 def check(t):
-    for n in (1, 6, t.random.randint(7, 20)):
+    for n in (1, 6, t.random.randint(7, 20), *t.sizes(32)):
         t.compare(f"n = {n}", "gradient", lambda dy: 3 * dy, t.values(n), name="dx")
 
 

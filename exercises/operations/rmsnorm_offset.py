@@ -60,6 +60,11 @@ def check(t):
     N = t.random.randint(2, 12)
     large = t.values(N, dtype=torch.bfloat16)
     t.compare("large bfloat16 weights", "rmsnorm", want, t.cut(3, N), large, name="y")
+    for columns in t.sizes(32):
+        t.compare(
+            f"2 x {columns}", "rmsnorm", want, t.cut(2, columns), t.values(columns, dtype=torch.bfloat16), name="y"
+        )
+    t.compare("40 x 3", "rmsnorm", want, t.cut(40, 3), t.values(3), name="y")
     rows = t.surrounded(torch.tensor([0.0, 0.0, 1e-3, -2e-3], device=device.DEVICE)).view(2, 2)
     note = "The root mean square of a row of zeros is 0: what keeps the division finite?"
     t.compare("a row of zeros, and small numbers", "rmsnorm", want, rows, t.values(2), name="y", note=note)

@@ -34,17 +34,29 @@ are kept in bfloat16 need this: rounded to the nearest number, a small step of t
 def check(t):
     # Either half of a word takes values everywhere.
     words = t.surrounded(torch.tensor([(16 * step + t.random.randrange(16)) * 65537 for step in range(2**12)]))
-    exact = torch.cat([t.values(12, dtype=torch.bfloat16).float(), torch.tensor([0.0, 1.0, -2.0, 0.5])])
+    exact = torch.cat(
+        [
+            t.values(12, dtype=torch.bfloat16).float(),
+            torch.tensor([0.0, 1.0, -2.0, 0.5, -0.0, 1e-30, -1e30, 2.0**-126]).bfloat16().float(),
+        ]
+    )
+    few = ("tiny numbers", "large numbers", "one large number")  # bfloat16 hasn't these
     for case, some in (
-        ("the smallest words", torch.arange(16) * 65537),
-        ("the largest words", 2**32 - 1 - torch.arange(16)),
+        ("the smallest words", torch.arange(20) * 65537),
+        ("the largest words", 2**32 - 1 - torch.arange(20)),
     ):
         t.compare(
             f"numbers that bfloat16 has, {case}", "round_randomly", lambda x, words: x.bfloat16(), t.surrounded(exact),
-            t.surrounded(some), kernel=False, exact=True, note="They have to stay as they are.",
+            t.surrounded(some), kernel=False, exact=True, note="They have to stay as they are.", spare=few,
         )  # fmt: skip
     fine = (2 * t.random.randrange(256) + 1) / 512
-    for near, far, share in ((1.0, 1.0078125, 0.25), (-3.0, -3.015625, 0.75), (0.5, 0.50390625, fine)):
+    for near, far, share in (
+        (1.0, 1.0078125, 0.25),
+        (-3.0, -3.015625, 0.75),
+        (0.5, 0.50390625, fine),
+        (1024.0, 1032.0, 0.5),
+        (-(2.0**-60), -(2.0**-60) * (1 + 2.0**-7), fine),
+    ):
         value = near + share * (far - near)
         case = f"x = {value}"
         x = t.surrounded(torch.full((2**12,), value))

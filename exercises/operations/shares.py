@@ -38,9 +38,16 @@ def check(t):
     t.value("shares", (100000, 100, 132), 132)
     t.value("shares", (33, 128, 132, 16), 3, note="33 rows make three tiles of 16.")
     t.value("shares", (32768, 4096, 132, 32, 256), 9, note="4096 columns make 16 blocks of 256.")
-    for _ in range(6):
+    t.value("shares", (1, 1, 1), 1)
+    t.value("shares", (1, 1, 1000), 1, note="A single tile needs one program.")
+    t.value("shares", (10**6, 1, 2000), 2000)
+    t.value("shares", (64, 129, 4), 2)
+    for _ in range(12):
         BLOCK_M, BLOCK_N = 2 ** t.random.randint(4, 7), 2 ** t.random.randint(4, 8)
-        M, N, programs = t.random.randint(1, 5000), t.random.randint(1, 5000), t.random.randint(1, 300)
+        M, N, programs = (
+            *(t.random.randint(1, 10 ** t.random.randint(1, 6)) for _ in range(2)),
+            t.random.randint(1, 3000),
+        )
         blocks, tiles = -(-N // BLOCK_N), -(-M // BLOCK_M)
         note = f"There are {blocks} blocks of columns, with {tiles} tiles each."
         t.value("shares", (M, N, programs, BLOCK_M, BLOCK_N), min(-(-programs // blocks), tiles), note=note)

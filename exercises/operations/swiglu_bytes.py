@@ -71,7 +71,7 @@ def check(t):
     def want(gate, up):
         return gate * gate.sigmoid() * up
 
-    for n in (1, 50, 32, t.random.randint(33, 70)):
+    for n in (1, 50, *t.sizes(32)):
         run = t.compare(f"n = {n}", "swiglu", want, t.values(n), t.values(n))
         t.traffic(f"n = {n}", run, read=8 * n, written=4 * n)
     t.compare("large numbers", "swiglu", want, t.values(4, scale=30.0), t.values(4))

@@ -30,9 +30,11 @@ def check(t):
     t.value("tiles_of", (2, 3, 200, 32), [64, 160])
     t.value("tiles_of", (0, 3, 200, 32), [0, 96, 192], note="The last tile has 8 rows, and it counts.")
     t.value("tiles_of", (2, 3, 64, 32), [], note="There are only two tiles.")
-    for _ in range(5):
-        P, BLOCK_M = t.random.randint(1, 5), t.random.choice([8, 16, 64, 128])
-        p, M = t.random.randrange(P), t.random.randint(1, 12 * BLOCK_M)
+    t.value("tiles_of", (0, 1, 1, 1), [0])
+    t.value("tiles_of", (0, 2, 0, 4), [])
+    for _ in range(9):
+        P, BLOCK_M = t.random.randint(1, 40), t.random.choice([1, 8, 16, 64, 128, 100])
+        p, M = t.random.randrange(P), t.random.randint(1, 90 * BLOCK_M)
         firsts = [row for row in range(M) if row % BLOCK_M == 0 and row // BLOCK_M % P == p]
         t.value("tiles_of", (p, P, M, BLOCK_M), firsts, note=f"A tile has {BLOCK_M} rows.")
 

@@ -52,6 +52,8 @@ def check(t):
         ("one number, shown 6 times", t.values(1).expand(6)),
         ("a transposed gradient", t.turned(2, 3)),
         ("rows cut out of wider ones", t.cut(2, 3)),
+        ("40 x 33", t.values(40, 33)),
+        ("one row, shown 20 times", t.values(1, 7).expand(20, 7)),
         ("every second number", t.values(2 * n)[::2]),
         (f"one column, shown {n} times", t.values(3, 1).expand(3, n)),
     ):

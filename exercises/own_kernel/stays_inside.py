@@ -87,6 +87,23 @@ def check(t):
     t.value("stays_inside", (far_away,), False, note="It writes one element, half a row behind the end.")
     t.value("stays_inside", (one_row,), True, note="It writes the first row only, which is inside.")
 
+    def a_row_further(x, y):
+        copied(x, y, x.shape[1])
+        place = x.numel() + x.shape[1] - 1
+        stored(y, place + 1)
+        far_kernel[(1,)](y, place)
+
+    def last_row_wider(x, y):
+        copied(x[:-1], y[:-1], x.shape[1])
+        copied(x[-1:], y[-1:], x.shape[1] + 2)
+
+    def nothing(x, y):
+        pass
+
+    t.value("stays_inside", (a_row_further,), False, note="It writes one element, a row behind the last one.")
+    t.value("stays_inside", (last_row_wider,), False, note="It writes two elements too many.")
+    t.value("stays_inside", (nothing,), True, note="It writes nothing.")
+
 
 WRONG = (
     (

@@ -62,10 +62,15 @@ def check(t):
         "transposed, 3 x 2": t.turned(3, 2),
         "bfloat16, 1 x 6": t.values(1, 6, dtype=torch.bfloat16),
         "every second column, 2 x 5": t.values(2, 10)[:, ::2],
-        "drawn": t.cut(3, t.random.randint(5, 14)),
+        "40 x 3": t.cut(40, 3),
+        **{f"2 x {columns}": t.cut(2, columns) for columns in t.sizes(4, many=120)},
     }
     for case, x in cases.items():
-        t.compare(case, "sum_normalise", want, x.abs_().add_(0.5), name="y", host=("copies",))
+        few = ("zeros", "ties", "both signs", "negative numbers")  # a row of positive numbers has a sum
+        run = t.compare(case, "sum_normalise", want, x.abs_().add_(0.5), name="y", host=("copies",), spare=few)
+        t.grid(case, run, (len(x),))
+        moved = x.numel() * x.element_size()
+        t.traffic(case, run, read=2 * moved, written=moved)
 
 
 WRONG = (

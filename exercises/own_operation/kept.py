@@ -83,8 +83,16 @@ def check(t):
         y = x.sigmoid()
         return y, dy * y * (1 - y)
 
-    for n, scale in ((1, 1.0), (16, 1.0), (33, 3.0), (t.random.randint(17, 40), 2.0)):
-        t.compare(f"n = {n}", "value_and_gradient", want, t.values(n, scale=scale), t.values(n), name="y, dx")
+    for n, scale in (
+        (1, 1.0),
+        (16, 1.0),
+        (33, 3.0),
+        (t.random.randint(17, 40), 2.0),
+        *((n, 30.0) for n in t.sizes(16)[:-1]),
+    ):
+        inputs = t.values(n, scale=scale), t.values(n)
+        run = t.compare(f"n = {n}", "value_and_gradient", want, *inputs, name="y, dx")
+        t.saved(f"n = {n}", run)
 
 
 WRONG = (

@@ -137,22 +137,30 @@ def check(t):
         ("rows cut out of wider ones", t.cut(M, N)),
         ("transposed, 3 x 2", t.turned(3, 2)),
         ("bfloat16, 2 x 7", t.values(2, 7, dtype=torch.bfloat16)),
+        *((f"2 x {columns}", t.cut(2, columns, scale=9.0)) for columns in (16, 17, 33, 300)),
+        ("40 x 3", t.values(40, 3)),
     ):
         t.compare(f"{first}, {case}", "log_softmax_forward", forward, x, name="y", host=("copies",))
     for case, dy, x in (
-        ("2 x 3", t.positive(2, 3), t.values(2, 3)),
+        ("2 x 3", t.values(2, 3), t.values(2, 3)),
+        ("2 x 300", t.values(2, 300), t.values(2, 300)),
+        ("40 x 3", t.values(40, 3), t.values(40, 3)),
+        ("zeros arrive", t.values(2, 5) * 0.0, t.values(2, 5)),
         ("rows of dy cut out of wider ones", t.cut(M, N), t.values(M, N)),
         ("one number, shown everywhere", t.values(1, 1).expand(2, 5), t.values(2, 5)),
-        ("one row, shown three times", t.positive(1, 6).expand(3, 6), t.values(3, 6)),
+        ("one row, shown three times", t.values(1, 6).expand(3, 6), t.values(3, 6)),
     ):
         y = forward(x)
         t.compare(f"{second}, {case}", "log_softmax_backward", backward, dy, y, name="dx", host=("copies", "loads"))
     for case, x, dy in (
-        ("2 x 3", t.values(2, 3), t.positive(2, 3)),
+        ("2 x 3", t.values(2, 3), t.values(2, 3)),
         (f"{M} x {N}, a view", t.turned(M, N), t.cut(M, N)),
         ("upstream gradient of .sum()", t.values(2, 5), torch.ones(1, 1, device=device.DEVICE).expand(2, 5)),
     ):
-        t.compare(f"{third}, {case}", "value_and_gradient", both, x, dy, name="y, dx", host=("copies",))
+        run = t.compare(
+            f"{third}, {case}", "value_and_gradient", both, x, dy, name="y, dx", host=("copies",), spare=("*",)
+        )
+        t.saved(f"{third}, {case}", run)
 
 
 WRONG = (

@@ -92,8 +92,10 @@ def check(t):
     def want(a, b, dy):
         return a * b * b, dy * (b * b), dy * (2 * a * b)
 
-    for n in (1, 16, 33, t.random.randint(17, 60)):
-        t.compare(f"n = {n}", "value_and_gradients", want, t.values(n), t.values(n), t.values(n), name="y, da, db")
+    for n in (1, 16, 33, *t.sizes(16)[:-1]):
+        inputs = t.values(n), t.values(n), t.values(n)
+        run = t.compare(f"n = {n}", "value_and_gradients", want, *inputs, name="y, da, db")
+        t.saved(f"n = {n}", run, a="argument 1", b="argument 2")
     upstream = t.values(1).expand(5)
     given = (t.values(5), t.values(5), upstream)
     t.compare(

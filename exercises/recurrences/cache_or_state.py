@@ -28,7 +28,8 @@ WHY = """16 D tokens divided by the bits: 128 of 128 numbers in 16 bits, twice a
 
 
 def check(t):
-    drawn = [(t.random.randint(1, 300), t.random.choice((4, 8, 16, 32))) for _ in range(3)]
+    drawn = [(t.random.randint(1, 300), t.random.choice((3, 4, 8, 16, 32))) for _ in range(6)]
+    drawn += [(t.random.randint(1000, 9000), t.random.randint(32, 64)) for _ in range(4)]
     for D, bits in ((128, 16), (128, 8), (64, 16), (100, 4), (1, 32), (256, 6), *drawn):
         t.value("longest_text", (D, bits), 16 * D // bits)
 

@@ -67,8 +67,8 @@ def check(t):
     def want(x):
         return torch.cat([torch.zeros_like(x[:1]), torch.cumsum(x, 0)[:-1]])
 
-    for n in (5, 64, t.random.randint(20, 63)):
-        run = t.compare(f"{n} numbers", "exclusive", want, t.positive(n))
+    for n in (5, 64, *t.sizes(32, most=64)):
+        run = t.compare(f"{n} numbers", "exclusive", want, t.values(n))
         t.traffic(f"{n} numbers", run, read=4 * n, written=4 * n)
     x = t.positive(9)
     x[8] = float("inf")

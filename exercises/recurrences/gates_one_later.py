@@ -57,9 +57,10 @@ def check(t):
             found.append(total)
         return torch.stack(found[::-1])
 
-    t.compare("one gate for all", "gradient_of_x", want, t.surrounded(torch.full((6,), 0.5)), t.positive(6))
-    for n in (2, 5, 64, t.random.randint(33, 63)):
-        t.compare(f"{n} tokens", "gradient_of_x", want, t.positive(n, scale=0.3), t.positive(n))
+    gates = ("large numbers in a", "an infinity in a", "minus infinity in a")
+    t.compare("one gate for all", "gradient_of_x", want, t.surrounded(torch.full((6,), 0.5)), t.values(6), spare=gates)
+    for n in (2, 5, 64, *t.sizes(32, most=64)):
+        t.compare(f"{n} tokens", "gradient_of_x", want, t.values(n, scale=0.3), t.values(n), spare=gates)
 
 
 WRONG = (

@@ -57,16 +57,23 @@ def check(t):
         return torch.stack(states)
 
     def gates(n):
-        return t.positive(n, scale=0.3)
+        return t.values(n, scale=0.3)
 
-    t.compare("gates of 1", "recurrence", want, t.surrounded(torch.ones(7)), t.positive(7))
+    few = ("large numbers in a", "an infinity in a", "minus infinity in a")
+    t.compare("gates of 1", "recurrence", want, t.surrounded(torch.ones(7)), t.values(7), spare=few)
     t.compare(
-        "two tokens", "recurrence", want, gates(2), t.positive(2), note="The first sum goes through the second gate."
+        "two tokens",
+        "recurrence",
+        want,
+        gates(2),
+        t.values(2),
+        note="The first sum goes through the second gate.",
+        spare=few,
     )
     note = "In the second round stretches of two tokens are joined: which pair stands for two tokens?"
-    t.compare("4 tokens", "recurrence", want, gates(4), t.positive(4), note=note)
-    for n in (64, t.random.randint(33, 63)):
-        t.compare(f"{n} tokens", "recurrence", want, gates(n), t.positive(n))
+    t.compare("4 tokens", "recurrence", want, gates(4), t.values(4), note=note, spare=few)
+    for n in (64, *t.sizes(32, most=64)):
+        t.compare(f"{n} tokens", "recurrence", want, gates(n), t.values(n), spare=few)
 
 
 WRONG = (

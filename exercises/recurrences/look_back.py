@@ -52,13 +52,11 @@ def check(t):
         n = len(x)
         return weight[0] * seen[:n] + weight[1] * seen[1 : n + 1] + weight[2] * seen[2:]
 
-    weight = t.positive(3)
-    t.compare(
-        "one token", "filtered", want, t.positive(1), weight, note="With nothing before it, only weight[2] counts."
-    )
-    t.compare("4 tokens", "filtered", want, t.positive(4), weight, note="Which tap sees the token itself?")
-    for n in (64, t.random.randint(33, 63)):
-        t.compare(f"{n} tokens", "filtered", want, t.positive(n), t.positive(3))
+    weight = t.values(3)
+    t.compare("one token", "filtered", want, t.values(1), weight, note="With nothing before it, only weight[2] counts.")
+    t.compare("4 tokens", "filtered", want, t.values(4), weight, note="Which tap sees the token itself?")
+    for n in (64, *t.sizes(32, most=64)):
+        t.compare(f"{n} tokens", "filtered", want, t.values(n), t.values(3))
 
 
 WRONG = (

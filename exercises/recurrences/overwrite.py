@@ -40,9 +40,19 @@ def check(t):
         ([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0], [3.0, 4.0], 1.0),
         ([[1.0, 2.0], [5.0, 6.0]], [1.0, 0.0], [3.0, 4.0], 1.0),
     ]
-    for _ in range(3):
-        state = [[number(), number(), number()], [number(), number(), number()]]
-        cases.append((state, [number(), number()], [number(), number(), number()], 0.5))
+    for rows, columns, beta in (
+        (2, 3, 0.5),
+        (2, 3, 1.0),
+        (3, 2, 0.25),
+        (2, 3, 0.0),
+        (1, 1, 0.9),
+        (17, 9, 0.7),
+        (4, 4, -0.5),
+    ):
+        state = [[number() for _ in range(columns)] for _ in range(rows)]
+        cases.append((state, [number() for _ in range(rows)], [number() for _ in range(columns)], beta))
+    cases.append(([[1.0, 2.0], [5.0, 6.0]], [0.0, 0.0], [3.0, 4.0], 1.0))
+    cases.append(([[1e8, -1e8]], [2.0], [0.0, 1e-8], 0.5))
     for state, k, v, beta in cases:
         t.value("overwrite", (state, k, v, beta), want(state, k, v, beta))
 

@@ -32,9 +32,21 @@ this was a bug in more than one library, and its gradient another. A filter of o
 
 def check(t):
     def numbers(count):
-        return [float(t.random.randint(1, 99)) for _ in range(count)]
+        return [float(t.random.randint(-99, 99)) for _ in range(count)]
 
-    for taps, new in ((4, 5), (4, 3), (4, 1), (4, 2), (3, 0), (2, 1), (t.random.randint(5, 8), t.random.randint(1, 3))):
+    for taps, new in (
+        (4, 5),
+        (4, 3),
+        (4, 1),
+        (4, 2),
+        (3, 0),
+        (2, 1),
+        (t.random.randint(5, 8), t.random.randint(1, 3)),
+        (40, 7),
+        (3, 90),
+        (33, 0),
+        (2, 0),
+    ):
         state, x = numbers(taps - 1), numbers(new)
         note = "The old state's last numbers are still among the last inputs." if new < taps - 1 else ""
         t.value("next_state", (state, x), [*state, *x][new:], note=note)

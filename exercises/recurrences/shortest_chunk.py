@@ -34,10 +34,23 @@ Longer chunks cost more products of pairs. Keeping states in 16 bits, or not at 
 
 def check(t):
     def want(D, E):
-        return next(C for C in (2**n for n in range(20)) if 8 * D * E <= 4 * C * (D + E))
+        return next(C for C in (2**n for n in range(40)) if 8 * D * E <= 4 * C * (D + E))
 
-    drawn = [(t.random.randint(1, 300), t.random.randint(1, 300)) for _ in range(3)]
-    for D, E in ((128, 128), (64, 64), (16, 256), (100, 33), (1, 1), (96, 96), (192, 48), (48, 192), *drawn):
+    drawn = [tuple(t.random.randint(1, 10 ** t.random.randint(1, 5)) for _ in range(2)) for _ in range(9)]
+    for D, E in (
+        (128, 128),
+        (64, 64),
+        (16, 256),
+        (100, 33),
+        (1, 1),
+        (96, 96),
+        (192, 48),
+        (48, 192),
+        (1, 5000),
+        (4096, 4096),
+        (2, 2),
+        *drawn,
+    ):
         t.value("shortest_chunk", (D, E), want(D, E))
 
 

@@ -54,12 +54,14 @@ def check(t):
     import torch
 
     def want(q, k, v):
-        return torch.tril(q @ k.T) @ v
+        return torch.stack([q[i] @ k[: i + 1].T @ v[: i + 1] for i in range(len(q))])
 
-    for T, D in ((1, 3), (3, 2), (t.random.randint(4, 7), t.random.randint(3, 7))):
+    for T, D in ((1, 3), (3, 2), (t.random.randint(4, 7), t.random.randint(3, 7)), (33, 2), (2, 33)):
         q, k, v = t.values(T, D), t.values(T, D), t.values(T, D)
         note = "Row i of the state belongs to number i of the key, and a token reads after it has written."
-        t.compare(f"{t.counted(T, 'token')}, D = {D}", "walk", want, q, k, v, name="o", note=note)
+        case = f"{t.counted(T, 'token')}, D = {D}"
+        run = t.compare(case, "walk", want, q, k, v, name="o", note=note)
+        t.traffic(case, run, read=12 * T * D, written=4 * T * D)
 
 
 WRONG = (

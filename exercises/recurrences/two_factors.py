@@ -56,10 +56,21 @@ def check(t):
         rows = [[torch.exp(g[j + 1 : i + 1].sum()) if j <= i else torch.zeros(()) for j in range(T)] for i in range(T)]
         return torch.stack([torch.stack(row) for row in rows])
 
-    for T, size in ((1, 1.0), (5, 0.3), (5, 40.625), (t.random.randint(6, 9), 64.625)):
+    few = ("both signs", "one large number", "a NaN", "an infinity", "minus infinity")  # a gate is at most 0
+    for T, size in (
+        (1, 1.0),
+        (5, 0.3),
+        (5, 40.625),
+        (t.random.randint(6, 9), 64.625),
+        (9, 0.0),
+        (8, 1e-6),
+        (17, 300.5),
+        (33, 0.01),
+        (6, 1e5),
+    ):
         g = t.values(T) * 0.0 - size
         g[T // 2] = -0.5
-        t.compare(f"{T} tokens, gates of {-size:g}", "decay", want, g, name="left")
+        t.compare(f"{T} tokens, gates of {-size:g}", "decay", want, g, name="left", spare=few)
 
 
 WRONG = (

@@ -57,7 +57,16 @@ def check(t):
         x = t.surrounded(torch.full((5,), low, device=device.DEVICE)).view(1, 5)
         t.compare(f"5 scores of {low:g}", "logsumexp", want, x, note=note)
     t.compare("rows cut out of wider ones", "logsumexp", want, t.cut(3, 13), note="Where does a row begin?")
-    t.compare("drawn", "logsumexp", want, t.cut(2, t.random.randint(2, 12)))
+    for columns in t.sizes(32):
+        t.compare(f"2 x {columns}", "logsumexp", want, t.cut(2, columns))
+    t.compare("40 x 3", "logsumexp", want, t.cut(40, 3))
+    low = t.values(2, 7) - 200
+    t.compare(
+        "a row far below the other scores",
+        "logsumexp",
+        want,
+        t.surrounded(torch.cat([low, t.values(1, 7)]).flatten()).view(3, 7),
+    )
 
 
 WRONG = (

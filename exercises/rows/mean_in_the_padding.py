@@ -57,7 +57,9 @@ def check(t):
     t.compare("2 x 5", "variance", want, t.values(2, 5) + 5, note=note)
     t.compare("mean 1000, 3 x 5", "variance", want, t.cut(3, 5) + 1000)
     t.compare("rows cut out of wider ones", "variance", want, t.cut(2, t.random.randint(3, 12)))
-    t.compare("1 x 1", "variance", want, t.values(1, 1))
+    for columns in t.sizes(32):
+        t.compare(f"2 x {columns}", "variance", want, t.cut(2, columns) + 2)
+    t.compare("40 x 3", "variance", want, t.cut(40, 3))
 
 
 WRONG = (

@@ -41,15 +41,23 @@ def check(t):
         largest = max(max_a, max_b)
         return largest, sum_a * math.exp(max_a - largest) + sum_b * math.exp(max_b - largest)
 
-    def half():
-        return t.random.uniform(-9, 9), t.random.uniform(1, 9)
+    def half(reach=9.0):
+        return t.random.uniform(-reach, reach), t.random.uniform(1, 9)
 
     empty = (float("-inf"), 0.0)
     t.value("merge", (1.0, 2.0, 2.0, 3.0), whole(1.0, 2.0, 2.0, 3.0))
-    for _ in range(3):
-        a, b = sorted((half(), half()))
+    for reach in (9.0, 9.0, 1e-3, 1e-6, 30.0, 30.0, 200.0, 1e4):
+        a, b = sorted((half(reach), half(reach)))
         t.value("merge", (*a, *b), whole(*a, *b))
         t.value("merge", (*b, *a), whole(*a, *b), note="The larger maximum may come first or second.")
+    for gap in (0.0, 15.0, 19.5, 25.0, 35.0, 60.0, 300.0, 745.0, 1e6):
+        low, sums = t.random.uniform(-50, 50), [10.0 ** t.random.uniform(0, 9) for _ in range(2)]
+        sums[0] *= math.exp(min(gap, 300.0))  # it counts, however small what it is multiplied by
+        wanted = whole(low, sums[0], low + gap, sums[1])
+        note = f"The maxima are {gap:g} apart."
+        t.value("merge", (low, sums[0], low + gap, sums[1]), wanted, note=note)
+        t.value("merge", (low + gap, sums[1], low, sums[0]), wanted, note=note)
+    t.value("merge", (0.0, 1.0, 0.0, 1e6), (0.0, 1000001.0), note="Both maxima are 0.")
     high = t.random.uniform(1000, 2000)
     t.value("merge", (high, 1.5, high + 1, 1.0), whole(high, 1.5, high + 1, 1.0), note="exp(1000) is infinite.")
     t.value("merge", (-high, 1.5, -high - 1, 1.0), whole(-high, 1.5, -high - 1, 1.0), note="exp(-1000) is 0.")

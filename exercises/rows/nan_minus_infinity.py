@@ -64,6 +64,9 @@ def check(t):
         t.compare(f"scores near -{low}", "logsumexp", want, scores)
         later = t.surrounded(torch.cat([none, scores]))
         t.compare(f"the first chunk is masked, then scores near -{low}", "logsumexp", want, later)
+    for n in t.sizes(4):
+        run = t.compare(f"{n} scores", "logsumexp", want, t.values(n, scale=5.0))
+        t.traffic(f"{n} scores", run, read=4 * n, written=4)
     high = t.surrounded(torch.cat([none, t.values(t.random.randint(1, 9)) + 1500, none]))
     t.compare("scores near 1500 between masked chunks", "logsumexp", want, high)
 

@@ -51,6 +51,9 @@ def check(t):
     t.compare("scores near 1000", "softmax", want, t.values(2, 5) + 1000, name="y")
     t.compare("scores near -1000", "softmax", want, t.values(1, 5) - 1000, name="y")
     t.compare("scores far apart", "softmax", want, t.values(2, 6, scale=1e3), name="y")
+    for columns in t.sizes(32):
+        t.compare(f"2 x {columns}", "softmax", want, t.cut(2, columns, scale=9.0), name="y")
+    t.compare("40 x 3", "softmax", want, t.cut(40, 3), name="y")
     t.compare("rows cut out of wider ones", "softmax", want, t.cut(3, t.random.randint(2, 12), scale=9.0), name="y")
 
 

@@ -56,6 +56,8 @@ def check(t):
     rows, stride = t.random.randint(6, 12), t.random.randrange(2**30, 2**31)
     t.compare(f"rows of {stride}", "row_starts", want, rows, stride, note=note)
     t.compare("one row", "row_starts", want, 1, t.random.randint(1, 10**6))
+    for rows, stride in ((t.random.randint(40, 70), 2**31 - 1), (9, 0), (300, 3)):
+        t.compare(f"{rows} rows of {stride}", "row_starts", want, rows, stride, note=note)
 
 
 WRONG = (

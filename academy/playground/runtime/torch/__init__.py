@@ -231,7 +231,11 @@ def _is_false(*_):
 
 _module("autograd", Function=_autograd.Function, grad=_autograd.grad, backward=_autograd.backward)
 _module("autograd.function", Function=_autograd.Function)
-_module("autograd.graph", increment_version=lambda tensors: None)
+_module(
+    "autograd.graph",
+    increment_version=lambda tensors: None,
+    saved_tensors_hooks=_autograd.saved_tensors_hooks,
+)
 _module(
     "autograd.forward_ad",
     _current_level=-1,

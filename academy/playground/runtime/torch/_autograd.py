@@ -129,11 +129,33 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     return tuple(gradients)
 
 
+class saved_tensors_hooks:
+    """What is saved for backward meanwhile goes through `pack`, and comes back through `unpack`."""
+
+    inside: list = []
+
+    def __init__(self, pack, unpack):
+        self.pack, self.unpack = pack, unpack
+
+    def __enter__(self):
+        self.inside.append(self)
+
+    def __exit__(self, *_):
+        self.inside.pop()
+
+
 class _Context:
-    materialize, saved_tensors = True, ()
+    materialize, _saved, _unpack = True, (), None
 
     def save_for_backward(self, *tensors):
-        self.saved_tensors = tensors
+        self._saved = tensors
+        for hooks in saved_tensors_hooks.inside[-1:]:
+            self._saved = [None if each is None else hooks.pack(each) for each in tensors]
+            self._unpack = hooks.unpack
+
+    @property
+    def saved_tensors(self):
+        return tuple(each if self._unpack is None or each is None else self._unpack(each) for each in self._saved)
 
     def mark_non_differentiable(self, *tensors):
         self.constant = {id(each) for each in tensors}
