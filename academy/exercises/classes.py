@@ -19,10 +19,15 @@ CLASSES: dict[str, Callable[[list[float], random.Random], list[float]]] = {
     "tiny numbers": lambda x, draw: [1e-30 * number for number in x],
     "large numbers": lambda x, draw: [1e4 * number for number in x],
     "one large number": lambda x, draw: _with(x, draw, 1e4),
+    "many NaN": lambda x, draw: [math.nan if number and draw.random() < 0.5 else number for number in x],
     "a NaN": lambda x, draw: _with(x, draw, math.nan),
     "an infinity": lambda x, draw: _with(x, draw, math.inf),
     "minus infinity": lambda x, draw: _with(x, draw, -math.inf),
 }
+
+
+#: These are put into all arguments together as well: beside ordinary numbers, tiny ones get lost.
+TOGETHER = ("tiny numbers", "large numbers", "zeros")
 
 
 def _largest(x: list[float]) -> float:
@@ -32,6 +37,11 @@ def _largest(x: list[float]) -> float:
 def _with(x: list[float], draw: random.Random, number: float) -> list[float]:
     place = draw.choice([place for place, old in enumerate(x) if old] or [0])
     return [*x[:place], number, *x[place + 1 :]]
+
+
+def fits(name: str, dtype: torch.dtype) -> bool:
+    """Whether a dtype has numbers of this class: float16 reaches neither 1e-30 nor far above 1e4."""
+    return dtype != torch.float16 or name not in ("tiny numbers", "large numbers")
 
 
 def put(name: str, tensor: torch.Tensor, draw: random.Random) -> torch.Tensor:

@@ -136,7 +136,7 @@ class Questions:
             spare: what the question leaves open of `academy.exercises.classes`: "a NaN", "a NaN in y", "* in y", or
                 "*", all of them in this case. At the end `finish` compares with each of the others.
         """
-        options = dict(want=want, name=name, exact=exact, kernel=kernel, host=host)
+        options: dict[str, Any] = dict(want=want, name=name, exact=exact, kernel=kernel, host=host)
         run = self._compare(case, function, arguments, note=note, **options)
         self._posed.setdefault(function, []).append((case, arguments, frozenset(spare), options))
         return run
@@ -149,18 +149,23 @@ class Questions:
             numbers = [sum(value.numel() for value in case[1] if _is_floating(value)) for case in cases]
             enough = [count for count in numbers if count >= _SHOWN]
             order = [cases[numbers.index(min(enough, default=max(numbers)))], *reversed(cases)]
-            for turn, kind in enumerate(classes.CLASSES):
-                for number, value in enumerate(cases[0][1]):
-                    if not _is_floating(value) or self.simulated and kind != "a NaN":
-                        continue
-                    which = f"{kind} in {parameters[number] if number < len(parameters) else number + 1}"
-                    spared = {"*", kind, which, f"*{which.removeprefix(kind)}"}
-                    open_ = [case for case in (order, order[1:])[turn % 2] if not spared & case[2]]
-                    if open_ and open_[0][1][number].numel():
-                        case, arguments, _, options = open_[0]
-                        given = list(arguments)
-                        given[number] = classes.put(kind, arguments[number], self.random)
-                        self._compare(f"{case}, {which}", function, tuple(given), **options, strict=False)
+            places = [[number] for number, value in enumerate(cases[0][1]) if _is_floating(value)]
+            every = [number for (number,) in places]
+            for turn, kind in enumerate(classes.CLASSES if not self.simulated else ("a NaN",)):
+                together = [every] if kind in classes.TOGETHER and len(every) > 1 else []
+                for chosen in [*places, *together]:
+                    names = [parameters[number] if number < len(parameters) else str(number + 1) for number in chosen]
+                    kinds = (kind, "*", *(["a NaN"] if kind == "many NaN" else []))
+                    spared = {*kinds, *(f"{one} in {name}" for name in names for one in kinds)}
+                    for case, arguments, spare, options in (order, order[1:])[turn % 2]:
+                        values = [arguments[number] for number in chosen]
+                        if not spared & spare and all(x.numel() and classes.fits(kind, x.dtype) for x in values):
+                            given = list(arguments)
+                            for number in chosen:
+                                given[number] = classes.put(kind, arguments[number], self.random)
+                            which = f"{case}, {kind} in {' and '.join(names)}"
+                            self._compare(which, function, tuple(given), **options, strict=False)
+                            break
 
     def _compare(
         self, case: str, function: str, arguments: tuple, want: Callable, name: str, exact: bool, kernel: bool,

@@ -294,7 +294,12 @@ def _watched(file: str, call: Callable[[], Any], given: list[torch.Tensor], rewr
     """What a call gives, who has watched it, its launches as `academy.compiler.launches` describes them, how Python
     has read numbers of a tensor ("" if it hasn't), and the tensors that autograd was asked to keep."""
     saved: list[torch.Tensor] = []
-    hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.detach()) or x, lambda x: x)
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor.detach())
+        return tensor
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
     with WatchedMemory() as watched:
         watcher = Watcher(file, watched, rewritten, lanes)
         with watcher.running(), _noted() as noted, provenance.Reading(file) as reading, hooks:

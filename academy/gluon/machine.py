@@ -48,6 +48,9 @@ class Agent:
         self.products: list[Any] = []  # issued and not waited for: wgmma, copies to global memory, groups of cp.async
         self.stores: list[Agent] = []
         self.on_their_way: list[Agent] = []  # copies that may not have arrived in global memory
+        self.gate: Gate | None = None
+        self.reads: list[str] = []  # buffers that an asynchronous operation reads
+        self.parities: dict[Any, int] = {}  # what a partition has waited for last, at each barrier
         self.polled: tuple[Any, int] = (None, 0)  # what an atomic operation with `acquire` found, and how often
         self.copies: list[Agent] = []
         self.groups: list[list[Agent]] = []
@@ -94,8 +97,18 @@ class Agent:
 
 
 @dataclass(frozen=True)
+class Gate:
+    """The barrier that a partition has waited for last: its name and count, and the arrivals that have opened it."""
+
+    name: str
+    count: int
+    arrivals: tuple[tuple[str, Place | None], ...]
+
+
+@dataclass(frozen=True)
 class Access:
-    """One access of shared memory. time: the agent's step. ordinary: by loads and stores, not by the async proxy."""
+    """One access of shared memory. time: the agent's step. ordinary: by loads and stores, not by the async proxy. gate:
+    what its partition had waited for last."""
 
     agent: Agent
     time: int
@@ -105,6 +118,7 @@ class Access:
     at: Place | None
     view: np.ndarray
     waited: str
+    gate: Gate | None = None
 
     @property
     def party(self) -> Party:
@@ -136,6 +150,7 @@ class Machine:
         self.named_barriers: dict[str, Any] = {}
         self.events: list[dict] | None = None
         self.moment = -1
+        self.suspicious: list[str] = []
         self.watcher: Watcher | None = None
 
     def note(self, lane: str, kind: str, **more: Any) -> None:
@@ -150,7 +165,19 @@ class Machine:
         agent.code, agent.priority = code, self.random.random()
         self.agents.append(agent)
 
+    def suspect(self, what: str) -> None:
+        """No mistake by itself, but the likely cause of one: a message ends with the first of them."""
+        self.suspicious.append(what)
+
     def run(self, main: Agent) -> None:
+        """Raises GluonError."""
+        try:
+            self._run(main)
+        except GluonError as error:
+            error.message += f"\nLook here first: {self.suspicious[0]}" if self.suspicious else ""
+            raise
+
+    def _run(self, main: Agent) -> None:
         while self.agents or self.pending:
             able = [agent for agent in self.agents if agent.blocked is None or agent.blocked[0]()]
             if not able and not self.pending:
@@ -206,7 +233,10 @@ class Machine:
         Raises: Race, MissingFence, WrongUse (a read of what nothing has written).
         """
         log = self.accesses.setdefault(buffer.allocation, [])
-        new = Access(agent, agent.clock[agent], write, ordinary, what, place(), buffer.array, agent.partition.last_wait)
+        new = Access(
+            agent, agent.clock[agent], write, ordinary, what, place(), buffer.array, agent.partition.last_wait,
+            agent.partition.gate,
+        )  # fmt: skip
         filled = False
         for old in log:
             if not np.shares_memory(old.view, new.view):
@@ -234,22 +264,52 @@ class Machine:
         if write and high - low == new.view.nbytes:
             log[:] = [old for old in log if not _inside(old.view, low, high)]
         log.append(new)
+        if not write and agent.number is not None:
+            agent.reads.append(buffer.name)
         kind = "write" if write else "read"
         self.note(agent.lane, kind, what=what, buffer=buffer.name, of=agent.partition.what, operation=agent.number)
 
     def _race(self, name: str, new: Access, old: Access) -> Race:
         verbs = {True: "writes", False: "reads"}
-        advice = (
-            f"Nothing orders them. {new.agent.partition.what} must wait, before this line, for a barrier (or for the "
-            f"operation itself) that {old.agent.partition.what} completes after it"
-            if old.agent.partition is not new.agent.partition or old.agent is new.agent
-            else f"{old.agent.partition.what} must wait for the {old.agent.what} before this line"
-        )
+        mine, theirs = new.agent.partition, old.agent.partition
+        if mine is not theirs or old.agent is new.agent:
+            advice = f"{mine.what} must wait, before this line, for a barrier (or for the operation itself) that "
+            advice = f"Nothing orders them. {advice}{theirs.what} completes after it"
+        elif new.write and old.write and len(self.agents) > 1:
+            advice = f"{mine.what} overwrites a tile that nobody has given back: before this line it must wait for the "
+            advice += f"barrier at which those who read {name} arrive when they have read it"
+        else:
+            advice = f"{theirs.what} must wait for the {old.agent.what} before this line"
+        if not self.suspicious:
+            advice = _given_back(name, new, old) or _given_back(name, old, new) or advice
         return Race(
             f"race on {name}: {new}\n  {verbs[new.write]} what {old}\n  {verbs[old.write]}. {advice}.",
             new.party,
             old.party,
         )
+
+
+def _given_back(name: str, writer: Access, reader: Access) -> str:
+    """What is wrong with the arrivals that made the writer go on; "" if it wasn't arrivals."""
+    who, gate = reader.agent.partition, writer.gate
+    if not writer.write or reader.write or who is writer.agent.partition or gate is None or not gate.arrivals:
+        return ""
+    came, waits = dict(gate.arrivals), f"{gate.name}, which {writer.agent.partition.what} has waited for,"
+    twice = next((other for other in came if [other for other, _ in gate.arrivals].count(other) > 1), None)
+    if twice:
+        lines = " and ".join(str(at) for other, at in gate.arrivals if other == twice)
+        return f"{waits} was completed by two arrivals of {twice}, at {lines}: one is too many"
+    if who.what not in came:
+        others = " and ".join(f"{other} at {at}" for other, at in came.items())
+        return (
+            f"{waits} has a count of {gate.count}, and the arrival of {others} completed it alone. {who.what} reads "
+            f"{name} as well, so it has to arrive there, too, and be counted in mbarrier.init"
+        )
+    return (
+        f"{who.what} gives {name} back before it has read it: {writer.agent.partition.what} goes on since {who.what} "
+        f"arrived at {gate.name}, at {came[who.what]}. Arrive for the buffer that has been read; one that a product "
+        "reads, when warpgroup_mma_wait has covered that product"
+    )
 
 
 def _inside(view: np.ndarray, low: int, high: int) -> bool:

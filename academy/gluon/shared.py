@@ -16,7 +16,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from academy.gluon import layouts
 from academy.gluon.errors import Miscount, NotModelled, Place, Race, WrongLayout, need, place
-from academy.gluon.machine import Agent, machine
+from academy.gluon.machine import Agent, Gate, machine
 from academy.gluon.rewriting import Steps
 from academy.gluon.values import Tensor, numpy_type, size_in_bytes, tensor_of, unwrap
 from academy.watching import Party
@@ -149,6 +149,8 @@ class Barrier:
         self.ahead: tuple[dict, dict] = ({}, {})
         self.seen: tuple[dict, dict] = ({}, {})
         self.arrivals: list[tuple[str, Place | None]] = []
+        self.completed: list[tuple[str, Place | None]] = []  # the arrivals of the last phase that is complete
+        self.passed: list[tuple[int, Agent, int]] = []  # phases that were waited for: by whom, and at which step
         self.made: tuple[Agent, int, Place | None] | None = None
 
     def known_to(self, agent: Agent, what: str) -> None:
@@ -169,6 +171,13 @@ class Barrier:
                     mine[other] = time
         if arrivals:
             self.arrivals.append((agent.partition.what, place()))
+            before = [(who, step) for phase, who, step in self.passed if phase == self.phase - 1]
+            if self.phase and what != "expect" and not any(agent.clock.get(who, 0) >= step for who, step in before):
+                machine().suspect(
+                    f"{agent.partition.what} arrives at {self.name} at {place()} in phase {self.phase}, and can't know "
+                    f"that anybody has waited for phase {self.phase - 1}. Is it an arrival too many, or at the wrong "
+                    "barrier?"
+                )
         self.missing -= arrivals
         self.bytes += bytes_
         self.note()
@@ -183,6 +192,7 @@ class Barrier:
             )  # fmt: skip
         if self.missing == 0 and self.bytes == 0:
             machine().note(agent.partition.what, "phase", barrier=self.name, phase=self.phase)
+            self.completed = self.arrivals
             self.phase, self.missing, self.arrivals = self.phase + 1, self.count, []
             self.seen = dict(self.ahead[0]), dict(self.ahead[1])
             self.note()
@@ -259,6 +269,13 @@ def arrive(mbarrier: Shared, *, count: Any = 1, pred: Any = True, **_: Any) -> S
         now = machine().now
         barrier = barrier_of(mbarrier)
         machine().note(now.what, "arrive", barrier=mbarrier.name, phase=barrier.phase)
+        for product, _ in now.products:
+            still = [name for name in product.reads if name.partition("[")[2] == barrier.name.partition("[")[2] != ""]
+            if still:
+                machine().suspect(
+                    f"{now.what} arrives at {barrier.name} at {place()} while its {product.what} issued at "
+                    f"{product.issued} still reads {still[0]}. Does it give back the wrong buffer?"
+                )
         barrier.update(now, int(unwrap(count)))
         now.tick()
 
@@ -275,10 +292,19 @@ def wait(mbarrier: Shared, phase: Any, pred: Any = True, deps: Any = (), **_: An
     def why() -> str:
         return f"{barrier.name}, phase {barrier.phase} (parity {parity}); it has {barrier.lacks()}"
 
+    if now.parities.get(barrier) == parity:
+        machine().suspect(
+            f"{now.what} waits for parity {parity} of {barrier.name} at {here} twice running, and the parity has to "
+            "change from one use of a barrier to the next. Does a counter begin again, with each tile? Let it go on"
+        )
+    now.parities[barrier] = parity
     phase = barrier.phase - (barrier.phase & 1 != parity)  # the last one, if that is what is waited for
     machine().note(now.what, "wait", barrier=barrier.name, phase=phase, parity=parity)
     yield (lambda: barrier.phase & 1 != parity), here, why
     now.join(*barrier.seen)
+    now.tick()
+    barrier.passed = [*barrier.passed[-7:], (barrier.phase - 1, now, now.clock[now])]
+    now.gate = Gate(barrier.name, barrier.count, tuple(barrier.completed))
     now.last_wait = f"{barrier.name}, phase {barrier.phase - 1}" if barrier.phase else f"{barrier.name} before phase 0"
     machine().note(now.what, "go on", barrier=barrier.name, phase=barrier.phase - 1)
 

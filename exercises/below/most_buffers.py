@@ -50,7 +50,7 @@ def check(t):
         (64, 64, 64, 1),
     ]
     cases += [(128, 128, 96, 2), (64, 768, 80, 2)]
-    cases += [(8, 8, 8, 1), (16, 16, 16, 1), (1024, 1024, 64, 1), (480, 240, 33, 2), (128, 256, 1024, 2)]
+    cases += [(1024, 1024, 64, 1), (480, 240, 33, 2), (128, 256, 1024, 2)]
     cases += [tuple(2 ** t.random.randint(4, 8) for _ in range(3)) + (t.random.choice((1, 2, 4)),) for _ in range(9)]
     for M, N, K, itemsize in cases:
         left = (227 << 10) - M * N * itemsize

@@ -180,6 +180,45 @@ def _rounded_loads(exercise: Exercise) -> str:
     return changed
 
 
+#: Way -> what becomes of the numbers `x` that are loaded, or stored: wrong for one class of values alone.
+_LOADED = {
+    "no sign": "tl.abs(x)",
+    "hides NaN": "tl.where(x == x, x, 0.0)",
+    "large numbers cut": "tl.where(x > 5000.0, 5000.0, x)",
+    "far below zero cut": "tl.where(x < -5000.0, -5000.0, x)",
+    "tiny numbers are zero": "tl.where(tl.abs(x) < 1e-20, 0.0, x)",
+    "zero is a small number": "tl.where(x == 0.0, 1e-3, x)",
+}
+_STORED = {
+    "stores no NaN": "tl.where(x == x, x, 0.0)",
+    "stores nothing below zero": "tl.where(x < 0.0, 0.0, x)",
+    "stores no large numbers": "tl.where(tl.abs(x) > 5000.0, 5000.0, x)",
+}
+
+
+def _changed(function: str, argument: int | None, expression: str) -> Callable[[Exercise], str]:
+    """Each call of `function` gives other floating-point numbers, or gets them as this argument."""
+
+    class Changed(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            self.generic_visit(node)
+            if ast.unparse(node.func) == function:
+                if argument is None:
+                    return ast.Call(ast.Name("changed"), [node], [])
+                node.args[argument] = ast.Call(ast.Name("changed"), [node.args[argument]], [])
+            return node
+
+    def made(exercise: Exercise) -> str:
+        text = ast.unparse(Changed().visit(ast.parse(exercise.solution)))
+        if "changed(" not in text:
+            raise NotApplicable("the kernel has nothing of the kind")
+        first, _, rest = text.partition("@triton.jit")
+        y = f"    y = x\n    if x.dtype.is_floating():\n        y = {expression}\n    return y\n\n\n"
+        return f"{first}@triton.jit\ndef changed(x):\n{y}@triton.jit{rest}\n"
+
+    return made
+
+
 # ---- around it
 
 
@@ -223,5 +262,7 @@ WAYS: dict[str, tuple[Callable[[Exercise], str], str]] = {
         ),
         "changes its argument 1",
     ),
+    **{way: (_changed("tl.load", None, expression), "") for way, expression in _LOADED.items()},
+    **{way: (_changed("tl.store", 1, expression), "") for way, expression in _STORED.items()},
     "decoy": (_around(_EACH, "made = lambda out: out + torch.zeros_like(out)"), "PyTorch computes the result"),
 }

@@ -212,7 +212,7 @@ def test_what_is_right_but_for_one_case_is_refused(name, old, new, message):
 def test_a_number_needs_no_interpreter_and_a_kernel_does():
     assert marking.mark("recurrences/rounds_of_a_scan", "answer = 19\n").message == "Right: 1 check passed."
     said = marking.mark("scale_and_add", exercise_files.named("scale_and_add").solution).message
-    assert re.match(r"Right: \d checks passed, (in Triton's interpreter|compiled, on the GPU)", said)
+    assert re.match(r"Right: \d+ checks passed, (in Triton's interpreter|compiled, on the GPU)", said)
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
