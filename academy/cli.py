@@ -41,8 +41,8 @@ DESCRIPTION = "Triton Academy: check its pages, measure, compile and watch its k
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand. Exit status: see STATUS; as other tools 130 after Ctrl-C, 143 after SIGTERM and 141 if nobody
-    reads on (`| head`)."""
+    """Run one subcommand. Exit status: see `trouble.STATUS`; as other tools 130 after Ctrl-C, 143 after SIGTERM and
+    141 if nobody reads on (`| head`)."""
     # Before NumPy is imported: its threads share the product of two small tiles, and mostly wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -163,7 +163,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="academy", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(prog="academy", description=DESCRIPTION, epilog=trouble.STATUS)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser(
         "check",
@@ -171,7 +171,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Evaluate every equation in float64, compare every kernel with its printed formula on hostile "
         "inputs, compare the numbers quoted in comments with a recorded run, and hold the source against the guide "
         '"Best practice". Of a kernel file of your own: the last. What has passed is '
-        "looked at again only when something of it has changed. One line per failure, exit status 1.",
+        "looked at again only when something of it has changed. One line for each failure.",
+        epilog=trouble.STATUS,
     )
     what = "derivations, kernels, pages, kernel files of your own (default: all of the project)"
     check.add_argument("files", nargs="*", type=Path, metavar="FILE", help=what)
@@ -180,7 +181,8 @@ def _parser() -> argparse.ArgumentParser:
         "mutate",
         help="change every formula (and kernel) in small ways, and see whether a check notices each change",
         description="Mutation score of derivations and kernels. A change that no check notices and that is not on the "
-        "reviewed list (backprop_math/equivalent_mutants.toml) is a failure, exit status 1.",
+        "reviewed list (backprop_math/equivalent_mutants.toml) is a failure.",
+        epilog=trouble.STATUS,
     )
     mutate.add_argument("files", nargs="*", type=Path, metavar="FILE", help="derivations or kernels (default: all)")
     mutate.add_argument("--only", choices=("equations", "kernels"), help="only this kind of mutant")

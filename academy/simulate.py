@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a file with Gluon kernels in a simulator of Hopper: its function EXAMPLE(), or the file as "
         "a script. Missing waits and fences, deadlocks, miscounted barriers and wrong layouts are named with lines, "
         "partitions, buffer and phase. Needs no GPU. The file is executed.",
+        epilog=trouble.STATUS,
     )
     add = parser.add_argument
     add("file", metavar="FILE", type=Path)

@@ -15,6 +15,9 @@ from collections.abc import Iterator
 
 from academy.textfiles import in_words
 
+#: Of every command; each says in its help what "wrong" means.
+STATUS = """Exit status: 0 if nothing is wrong, 1 if something is, 2 if that can't be found out: for a wrong command
+line, a file that can't be run, or what of the machine is in the way, such as a full disk."""
 #: What no code can be blamed for, wherever it is raised.
 _MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EAGAIN

@@ -169,3 +169,19 @@ def test_every_command(command, name, tmp_path):
 def test_somebody_reads_one_line_only(command):
     script = f"{sys.executable} -m academy.cli {command} {RIGHT[command]} | head -1; exit ${{PIPESTATUS[0]}}"
     assert subprocess.run(["bash", "-c", script], cwd=ROOT, timeout=500).returncode in (0, 141)
+
+
+HELP = [*({*cli._PASSED_ON} - {"exercise"}), "check", "mutate", "exercise", "exercise check"]
+
+
+@pytest.mark.parametrize("command", HELP)
+def test_each_help_says_what_the_status_means(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command.split(), "--help"])
+    said = " ".join(capsys.readouterr().out.partition("Exit status: ")[2].split())
+    assert ended.value.code == 0 and said.startswith("0 ") and " 1 " in said and " 2 " in said
+
+
+def test_the_page_lists_every_command():
+    table = (ROOT / "docs/reference/academy.md").read_text("utf-8").partition("## Exit status")[2].partition("\n## ")[0]
+    assert all(f"| `{command}" in table for command in [*cli._PASSED_ON, "check", "mutate"])

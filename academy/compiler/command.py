@@ -15,6 +15,7 @@ from academy import compiler
 from academy.book import problems, syntax
 from academy.compiler.cards import CARDS, DEFAULT, Card, card
 from academy.textfiles import read_python
+from academy.trouble import STATUS
 
 _LOADS = ("global load", "global store")
 
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Compile a file's kernels without a GPU: registers, spilled registers, shared memory, and the "
         "instructions worth knowing about. Which kernels there are, and with which arguments, is seen by running the "
         "file's EXAMPLE(), or the file as a script if it has none; nothing is launched.",
+        epilog=STATUS,
     )
     add = parser.add_argument
     add("file", metavar="FILE", type=Path, help="a Python file with kernels; it may lie anywhere")

@@ -14,6 +14,7 @@ from shlex import quote
 
 from academy.book import exercise_files, layout
 from academy.textfiles import read_text, write_text
+from academy.trouble import STATUS
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
 MARK = "# Exercise: "
@@ -34,11 +35,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="academy exercise",
         description="Exercises of the learning path: write a file to change, check it, get hints. The same exercises "
         "are on the site. Without a GPU they run in Triton's interpreter; with one they are also compiled.",
+        epilog=STATUS,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run, help: str, argument: str = "", about: str = "") -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=help, description=help[:1].upper() + help[1:] + ".")
+        added = commands.add_parser(name, help=help, description=help[:1].upper() + help[1:] + ".", epilog=STATUS)
         if argument:
             added.add_argument(argument.lower(), metavar=argument, help=about)
         added.set_defaults(run=run)

@@ -29,7 +29,7 @@ def judge(
     sizes: dict[str, Any] | None = None,
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16"),
     groups: list[str] | None = None,
-    mutants: int = 24,
+    mutants: int | None = None,
     seed: int = 0,
     seconds: float = 60.0,
     megabytes: int = 4096,
@@ -40,7 +40,7 @@ def judge(
         function: a function that launches kernels, or the path of a file with functions and their references.
         reference, inputs, sizes, dtypes: of that function, as a file says them (see `academy.judge.subject`).
         groups: names in `academy.judge.trials.GROUPS`; None: all.
-        mutants: how many changes of a file's kernels are tried.
+        mutants: how many changes of a file's kernels are tried; by default 24, and none where `groups` are given.
         seconds, megabytes: processor time for one trial, and memory for one process. A function (not a file) on a
             machine with a GPU runs in this process, without limits.
 

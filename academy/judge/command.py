@@ -17,8 +17,10 @@ from academy.judge.trials import GROUPS
 from academy.judge.trying import Outcome
 from academy.progress import bar
 from academy.textfiles import check_writable, read_python, write_text
+from academy.trouble import STATUS
 
-_ABOUT = """Compare a function that launches a Triton kernel with its reference in plain PyTorch, on inputs made to find
+_ABOUT = (
+    """Compare a function that launches a Triton kernel with its reference in plain PyTorch, on inputs made to find
 mistakes: odd sizes, strides, NaN around and between, every dtype, gradients, other orders of the programs.
 FILE has both functions, `name` and `name_reference`, and says what the arguments look like:
 
@@ -27,7 +29,9 @@ FILE has both functions, `name` and `name_reference`, and says what the argument
 FILE is executed, several times, in processes of their own with limits of time and memory. That contains accidents, such
 as a segmentation fault or an endless loop, and no malice: judge only files that you would run yourself.
 
-Exit status: 0 if every trial is right, 1 if one is wrong, 2 if nothing could be judged."""
+"""
+    + STATUS
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -93,8 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     add("name", metavar="NAME", nargs="*", help="functions of the file (default: all that have a reference)")
     add("--only", metavar="GROUP,…", default="", help="try only these groups, see below")
     add("--seed", type=int, default=0, help="of the random inputs (default: 0)")
-    mutants = f"changes of the kernels that are tried, to see whether the trials notice them (default: {MUTANTS})"
-    add("--mutants", metavar="COUNT", type=int, default=MUTANTS, help=mutants)
+    mutants = "changes of the kernels that are tried, to see whether the trials notice them (default: "
+    add("--mutants", metavar="COUNT", type=int, help=f"{mutants}{MUTANTS}, and with --only none)")
     add("--seconds", type=float, default=SECONDS, help=f"processor time for one trial (default: {SECONDS:g})")
     add("--memory", metavar="MB", type=int, default=MEGABYTES, help=f"for one process (default: {MEGABYTES})")
     add("--json", metavar="FILE", type=Path, help="write all outcomes as JSON")

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from html import escape
+from itertools import chain
 from math import prod
 from os import environ
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.markup import escape as plain
 from rich.table import Table
 
 from academy import cache
+from academy.judge import causes
 from academy.judge.session import Judged, Report
 from academy.judge.trials import GROUPS
 from academy.judge.trying import Outcome
@@ -52,7 +54,8 @@ def remarks(one: Judged) -> list[str]:
                 messages.setdefault(outcome.message, []).append(outcome)
         for message, outcomes in messages.items():
             more = f" and {counted(len(outcomes) - 1, 'other')}" if len(outcomes) > 1 else ""
-            found.append(f"{words}, {outcomes[0].trial}{more}: {message}")
+            see = f" ({causes.of(outcomes[0].trial, message).address})" if state == "remark" else ""
+            found.append(f"{words}, {outcomes[0].trial}{more}: {message}{see}")
     return found
 
 
@@ -90,10 +93,10 @@ def show(report: Report, console: Console) -> None:
         console.print(_GRADIENTS[one.gradients], style="dim", highlight=False)
         for remark in remarks(one):
             console.print(plain(remark), style="yellow", highlight=False)
-        groups = [group for group in GROUPS if any(outcome.bad for outcome in one.of(group))]
-        for group in groups[:_SHOWN]:
-            _wrong(report, [outcome for outcome in one.of(group) if outcome.bad], console)
-        if rest := groups[_SHOWN:]:
+        wrong = ordered(one)
+        for outcomes in wrong[:_SHOWN]:
+            _wrong(report, outcomes, console)
+        if rest := [outcomes[0].trial.group for outcomes in wrong[_SHOWN:]]:
             console.print(f"\nwrong too: {', '.join(rest)} (--only {rest[0]} shows more)", highlight=False)
     for line in mutants(report):
         console.print(plain(line), highlight=False, soft_wrap=True)
@@ -128,13 +131,21 @@ def _mark(outcomes: list[Outcome], planned: int) -> str:
     return "[green]right[/]"
 
 
+def ordered(one: Judged) -> list[list[Outcome]]:
+    """What is wrong, by group. What has a line of the file is first, in each and of them; then as they were tried."""
+    groups = [sorted((each for each in one.of(group) if each.bad), key=lambda each: not each.line) for group in GROUPS]
+    return sorted(filter(None, groups), key=lambda outcomes: not outcomes[0].line)
+
+
 def _wrong(report: Report, wrong: list[Outcome], console: Console) -> None:
-    """The first of a group, which has the smallest inputs."""
+    """The first of a group, which has a line, or the smallest inputs."""
     first = wrong[0]
     place = f"{report.file}:{first.line}: " if first.line else ""
     console.print(f"\n[red bold]{plain(str(first.trial))}[/]", highlight=False)
     console.print(f"  {plain(place + first.message)}", highlight=False, soft_wrap=True)
     console.print(f"  [dim]{plain(first.trial.described())}[/]", highlight=False, soft_wrap=True)
+    why = causes.of(first.trial, first.message)
+    console.print(f"  Mostly: {plain(why.sentence)} See {plain(why.address)}", highlight=False, soft_wrap=True)
     if others := [outcome.trial.name for outcome in wrong[1:]]:
         console.print(f"  [dim]also: {plain('; '.join(others))}[/]", highlight=False, soft_wrap=True)
 
@@ -189,11 +200,14 @@ def _body(report: Report) -> str:
                     mark = "not tried"
                 parts.append(f"<tr><td>{group}<td class=quiet>{escape(about)}<td>{len(outcomes)}<td>{mark}")
         parts.append(f"</table><p>{escape(_GRADIENTS[one.gradients])}</p>")
-        for outcome in one.wrong:
+        for outcome in chain.from_iterable(ordered(one)):
             place = f"line {outcome.line}: " if outcome.line else ""
+            why = causes.of(outcome.trial, outcome.message)
+            page = escape(why.address)
             parts.append(
                 f"<p><span class=bad>{escape(str(outcome.trial))}</span><br>{escape(place + outcome.message)}<br>"
-                f"<span class=quiet>{escape(outcome.trial.described())}</span></p>"
+                f"<span class=quiet>{escape(outcome.trial.described())}</span><br>Mostly: {escape(why.sentence)} See "
+                + (f'<a href="{page}">{page}</a>' if "://" in page else page)
             )
         parts += [f"<p>{escape(remark)}</p>" for remark in remarks(one)]
     return "".join([*parts, *(f"<p>{escape(line)}</p>" for line in mutants(report)), "</section>"])

@@ -151,11 +151,12 @@ class Report:
 
 @dataclass
 class Session:
-    """limits: of each process. mutants: how many are tried at most. groups: those that are asked for; None: all."""
+    """limits: of each process. groups: those that are asked for; None: all. mutants: how many are tried at most; None:
+    MUTANTS of them, and none where only some groups are asked for."""
 
     source: Source
     groups: list[str] | None = None
-    mutants: int = MUTANTS
+    mutants: int | None = None
     seed: int = 0
     limits: process.Limits = field(default_factory=lambda: process.Limits(SECONDS, MEGABYTES))
 
@@ -193,7 +194,8 @@ class Session:
         count = sum(len(one.trials) for one in self.report.judged)
         planned(count)
         yield from self._trials()
-        chosen = [] if self.report.wrong else sample(self.source.mutants(), self.mutants)
+        most = self.mutants if self.mutants is not None else 0 if self.groups else MUTANTS
+        chosen = [] if self.report.wrong else sample(self.source.mutants(), most)
         if chosen:
             planned(count + len(chosen))
             yield from self._mutants(chosen)

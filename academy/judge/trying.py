@@ -19,6 +19,7 @@ from academy import accuracy, device, trouble
 from academy.grids import GridTooLarge
 from academy.judge import (
     calls,
+    causes,
     compiled,
     configurations,
     elements,
@@ -38,7 +39,13 @@ from academy.judge.trials import Plan, Trial
 DRAWS = 16
 #: A result, PyTorch's, and the one in float64.
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-_DIFFERENTIATED = ": raise an error there (academy.autograd.once_differentiable does), or make it right"
+#: What to do about a derivative of a derivative; and where PyTorch's own decorator is there already.
+_TWICE = "raise an error there (academy.autograd.once_differentiable does), or make it right"
+_ONCE = (
+    "PyTorch's once_differentiable is passed by where gradients are asked for by name, as here, or the upstream one is "
+    "a constant (academy.autograd.once_differentiable raises there, too)"
+)
+_FORWARD = ": raise an error if an input carries a tangent, or make it right"
 STATES = ("right", "refused", "remark", "skipped", "wrong", "died")
 
 
@@ -58,8 +65,10 @@ class Outcome:
         return self.state in ("wrong", "died")
 
     def as_json(self) -> dict[str, Any]:
+        why = causes.of(self.trial, self.message) if self.bad else None
         trial = asdict(self.trial) | {"sizes": dict(self.trial.sizes), "options": dict(self.trial.options)}
-        return {**asdict(self), "trial": {**trial, "options": {n: repr(v) for n, v in trial["options"].items()}}}
+        trial["options"] = {name: repr(value) for name, value in trial["options"].items()}
+        return {**asdict(self), "trial": trial, **({"cause": why.sentence, "page": why.page} if why else {})}
 
 
 def attempt(subject: Subject, trial: Trial) -> Outcome:
@@ -92,6 +101,10 @@ def _file(subject: Subject) -> str:
         return inspect.getfile(inspect.unwrap(subject.function))
     except TypeError:
         return subject.file
+
+
+def _text(subject: Subject) -> str:
+    return "".join(linecache.getlines(_file(subject)))
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -389,7 +402,8 @@ class Attempt:
         limit = 1e-3 if found.dtype == torch.float32 else 2e-2
         error = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30)
         if not error <= limit:
-            raise Wrong(f"{what} is wrong in silence, by {float(error):.2g} of its norm{advice}")
+            much = f"{float(error):.2g} of" if error < 10 else "more than ten times"
+            raise Wrong(f"{what} is wrong in silence, by {much} its norm{advice}")
 
     # ---------------------------------------------------------------- procedures
     def _compare(self) -> None:
@@ -548,9 +562,10 @@ class Attempt:
         except RuntimeError:
             return
         wanted = self._penalised(self.subject.reference, inputs, loss)
+        advice = f": {_ONCE if 'once_differentiable' in _text(self.subject) else _TWICE}"
         for name, gradient in found.items():
             try:
-                self.near(f"the gradient of {name} through a gradient penalty", gradient, wanted[name], _DIFFERENTIATED)
+                self.near(f"the gradient of {name} through a gradient penalty", gradient, wanted[name], advice)
             except Wrong as wrong:
                 raise Remark(str(wrong)) from None
 
@@ -589,7 +604,7 @@ class Attempt:
         except Exception as error:
             raise Skipped(f"the reference has no forward mode: {error}") from error
         try:
-            self.near("the forward-mode derivative", found, wanted, _DIFFERENTIATED)
+            self.near("the forward-mode derivative", found, wanted, _FORWARD)
         except Wrong as wrong:
             if self.differentiable:
                 raise

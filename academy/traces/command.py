@@ -24,6 +24,7 @@ from academy.compiler.cards import CARDS, DEFAULT
 from academy.textfiles import check_writable, in_words, read_text, write_text
 from academy.traces import faults, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
+from academy.trouble import STATUS
 
 #: Columns before what a statement gives; characters that a value gets however narrow the terminal is.
 _INDENT, _NARROWEST = 10, 24
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "the values that it assigns and the memory that it touches. Accesses outside a tensor, races, outputs that "
         "nobody writes, reads of memory that nobody wrote, inputs whose tail nobody reads and NaN that comes of masked "
         "lanes are reported with their line. Then the kernels are compiled, too. Needs no GPU.",
+        epilog=STATUS,
     )
     failing = "(default: the one that fails, else "
     add = parser.add_argument
