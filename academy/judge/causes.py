@@ -78,6 +78,11 @@ CAUSES = [
           "guides/from-pytorch/#strides"),
     Cause(r"^options: ", "An argument is forgotten in one of the branches, or in the backward pass.",
           "guides/from-pytorch/#autograd-sees-nothing"),
+    Cause(r"^configurations: ",
+          "A tile doesn't fit what the kernel does, or the tuner's trials have changed a buffer: name it in "
+          "restore_value or reset_to_zero.", "guides/autotuning/#trials-are-real-runs"),
+    Cause(r"^compiles: ", "The interpreter takes more than the compiler does.",
+          _MUSEUM + "no-gpu-you-can-still-compile"),
     Cause(r"^calls: .*second backward", "The backward pass writes over what it has saved.",
           _MUSEUM + "13-the-recycled-gradient"),
     Cause(r"^calls: ", "A call leaves something behind, or takes for granted which tensors it gets and which of them "
