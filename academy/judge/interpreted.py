@@ -38,6 +38,35 @@ def masked_lanes(value: float) -> Iterator[None]:
         yield
 
 
+#: How often a program may look at the same words, find the same there and do nothing else, before it waits for ever.
+_LOOKS = 5_000
+
+
+class WaitsForever(RuntimeError):
+    """A program waits for what another one has to do, which comes later in this order."""
+
+
+class _Looks:
+    """Counts how often the program that runs has found the same in the same words, one time after another."""
+
+    def __init__(self) -> None:
+        self.last: tuple = ()
+        self.count = 0
+
+    def begins(self) -> None:
+        self.last = ()
+
+    def found(self, pointers: Any, result: Any) -> None:
+        now = pointers.data.tobytes(), result.data.tobytes()
+        self.count = self.count + 1 if now == self.last else 0
+        self.last = now
+        if self.count >= _LOOKS:
+            raise WaitsForever(
+                "this program waits for another one, and for ever if that hasn't started: a GPU promises no order. A "
+                "program that takes its number from an atomic counter, as it starts, waits only for those before it"
+            )
+
+
 @contextlib.contextmanager
 def programs_in_order(order: str) -> Iterator[dict[str, bool]]:
     """Programs of each launch run "reversed" or "shuffled". The yielded dict has `atomic` if one used an atomic.
@@ -45,9 +74,9 @@ def programs_in_order(order: str) -> Iterator[dict[str, bool]]:
     A GPU promises no order, and the interpreter runs programs one by one, from the first to the last.
     """
     builder = triton_interpreter.InterpreterBuilder
-    set_dim, set_index, add = builder.set_grid_dim, builder.set_grid_idx, builder.create_atomic_rmw
+    set_dim, set_index = builder.set_grid_dim, builder.set_grid_idx
     numbers: list[int] = []
-    used = {"atomic": False}
+    used, looks = {"atomic": False}, _Looks()
 
     def grid_dim(self, *sizes):
         numbers[:] = range(sizes[0] * sizes[1] * sizes[2])
@@ -59,17 +88,29 @@ def programs_in_order(order: str) -> Iterator[dict[str, bool]]:
         return set_dim(self, *sizes)
 
     def grid_index(self, x, y, z):
+        looks.begins()
         _, ny, nz = self.academy_grid
         number = numbers[(x * ny + y) * nz + z]
         return set_index(self, number // (ny * nz), number // nz % ny, number % nz)
 
-    def atomic(self, *args, **kwargs):
-        used["atomic"] = True
-        return add(self, *args, **kwargs)
+    def looking(name: str) -> Callable:
+        original, place = getattr(builder, name), 1 if name == "create_atomic_rmw" else 0
+
+        def look(self, *args, **kwargs):
+            used["atomic"] |= name == "create_atomic_rmw"
+            result = original(self, *args, **kwargs)
+            if result is None:  # of a store
+                looks.begins()
+            else:
+                looks.found(args[place], result)
+            return result
+
+        return look
 
     with contextlib.ExitStack() as stack:
-        patches = dict(set_grid_dim=grid_dim, set_grid_idx=grid_index, create_atomic_rmw=atomic)
-        for name, method in patches.items():
+        patches = dict(set_grid_dim=grid_dim, set_grid_idx=grid_index)
+        names = ("create_atomic_rmw", "create_atomic_cas", "create_masked_load", "create_masked_store")
+        for name, method in {**patches, **{name: looking(name) for name in names}}.items():
             stack.enter_context(mock.patch.object(builder, name, method))
         yield used
 
