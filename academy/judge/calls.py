@@ -15,6 +15,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from academy.judge import elements
 from academy.judge.findings import Remark, Wrong
 
 #: Of `trying`, which imports this.
@@ -54,7 +55,7 @@ def mixed(attempt: Attempt) -> None:
         raise
     except Exception:
         return
-    floating = [value for value in inputs.values() if torch.is_tensor(value) and value.is_floating_point()]
+    floating = [value for value in inputs.values() if elements.floating(value)]
     shapes = {value.shape for value in [*floating, *found.values()] if torch.is_tensor(value)}
     dtypes = {value.dtype for value in floating}
     eps = max(torch.finfo(each).eps for each in dtypes)
@@ -73,7 +74,7 @@ def aliased(attempt: Attempt) -> None:
 def subsets(attempt: Attempt) -> None:
     """Each set of inputs that require a gradient, none too: the results are the same, and the gradients."""
     inputs = attempt.inputs()
-    names = [name for name, value in inputs.items() if torch.is_tensor(value) and value.is_floating_point()]
+    names = [name for name, value in inputs.items() if elements.floating(value)]
     sets = [chosen for size in range(len(names)) for chosen in combinations(names, size)]
     if len(sets) > _SETS:
         sets = [(), *((name,) for name in names), *combinations(names, len(names) - 1)]

@@ -11,7 +11,7 @@ products spread 0 · NaN where a reference that leaves masked terms out doesn't.
   holds for a NaN in the input; from an infinity may come either, because ∞ - ∞ depends on how a formula is
   written.
 
-Nothing here knows a kernel, and only torch is needed.
+Nothing here knows a kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from dataclasses import dataclass
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from academy.judge import elements
 
 BAD = {"NaN": float("nan"), "-NaN": float("-nan"), "+inf": float("inf"), "-inf": -float("inf")}
 #: The gradient that comes from above is an input too.
@@ -51,7 +53,7 @@ def trials(inputs: dict[str, torch.Tensor], seed: int, places: int = 2) -> Itera
     the latter). The first and the last element are among the places more often than chance has it."""
     draw = random.Random(seed)
     for name, tensor in inputs.items():
-        if not tensor.is_floating_point() or not tensor.numel():
+        if not elements.floating(tensor) or not tensor.numel():
             continue
         count = tensor.numel()
         for value in BAD:
@@ -62,6 +64,7 @@ def trials(inputs: dict[str, torch.Tensor], seed: int, places: int = 2) -> Itera
 
 def kinds(values: torch.Tensor) -> torch.Tensor:
     """Per element an index into KINDS."""
+    values = values if elements.floating(values) else values.float()
     return values.isnan().int() + 2 * values.isposinf().int() + 3 * values.isneginf().int()
 
 
@@ -71,7 +74,7 @@ def results(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch
     if upstream is None:
         with torch.no_grad():
             return {"out": function(**inputs)}
-    leaves = {n: v.detach().requires_grad_() if v.is_floating_point() else v for n, v in inputs.items()}
+    leaves = {n: v.detach().requires_grad_() if elements.floating(v) else v for n, v in inputs.items()}
     wanted = {name: value for name, value in leaves.items() if value.requires_grad}
     out = function(**leaves)
     upstream = upstream.to(out.dtype).expand(out.shape)
@@ -121,7 +124,7 @@ def walk(
 
 
 def in_float64(inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None) -> tuple:
-    wide = {n: v.double() if v.is_floating_point() else v for n, v in inputs.items()}
+    wide = {n: v.double() if elements.floating(v) else v for n, v in inputs.items()}
     return wide, None if upstream is None else upstream.double()
 
 
@@ -140,6 +143,8 @@ def wrong(
     if within_rows and off.dim() > 1:
         touched = torch.stack([kinds(bad) != kinds(good) for bad, good in zip(large, exact)]).any(0)
         spread = got.bool() & ~allowed.bool().any(0) & touched.any(-1, keepdim=True)
+    if within_rows and off.dim() > 1 and not elements.floating(ours):  # codes of a row share a scale: one shows it
+        spread |= allowed.bool().any(0) & ~got.bool() & got.bool().any(-1, keepdim=True)
     off &= ~spread
     if bool(off.any()):
         place = tuple(off.nonzero()[0].tolist())

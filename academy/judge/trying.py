@@ -158,7 +158,7 @@ class Attempt:
 
     def changed(self, name: str, value: torch.Tensor) -> torch.Tensor:
         """With the trial's special values, in its layout. Integers may be sorted offsets, so none is repeated."""
-        floating, layout = value.is_floating_point(), self.trial.layout
+        floating, layout = elements.floating(value), self.trial.layout
         if floating and self.trial.values:
             zeros = self.trial.values not in special.KINDS
             value = value * (name != self.trial.values) if zeros else special.like(value, self.trial.values)
@@ -229,7 +229,7 @@ class Attempt:
         leaves, asked = dict(inputs), {}
         made: dict[int, torch.Tensor] = {}
         for name, value in inputs.items():
-            if torch.is_tensor(value) and value.is_floating_point() and self.differentiable:
+            if elements.floating(value) and self.differentiable:
                 if id(value) not in made:
                     made[id(value)] = value.detach()
                     if wanted is None or name in wanted:
@@ -303,7 +303,9 @@ class Attempt:
         if self.trial.values:
             usual = Attempt(self.subject, replace(self.trial, values=""))
             results = usual.expected(usual.inputs(), None, wanted)[1]
-            infinite = {name for name, value in results.items() if torch.is_tensor(value) and bool(value.isinf().any())}
+            infinite = {
+                name for name, value in results.items() if elements.floating(value) and bool(value.isinf().any())
+            }
         ours, theirs = (self.echoed.get(each, set()) for each in (self.subject.function, self.subject.reference))
         if missing := [name for name in pytorch if name not in found and whole and name not in theirs]:
             raise Wrong(f"it gives {len(found)} results, and {missing[0]} is missing")
@@ -332,11 +334,11 @@ class Attempt:
         given, pytorch, precise = (one.detach().cpu() for one in three)
         if given.dtype in dtypes:
             pytorch = pytorch.to(given.dtype)
-        if given.is_floating_point() and given.shape == pytorch.shape:
+        if elements.floating(given) and given.shape == pytorch.shape:
             # where a step of the reference overflows in this dtype, or divides by 0, a number is held to float64 alone
             odd = ~pytorch.isfinite() & precise.isfinite() & given.isfinite()
             pytorch = torch.where(odd, precise.to(pytorch.dtype), pytorch)
-        if self.trial.values and given.is_floating_point() and given.shape == pytorch.shape:
+        if self.trial.values and elements.floating(given) and given.shape == pytorch.shape:
             # log(0), 0/0: of special values the reference says nothing where it has no number for them
             known = ~pytorch.isnan() & ~precise.isnan() if infinite else pytorch.isfinite() & precise.isfinite()
             given, precise = torch.where(known, given, pytorch), torch.where(known, precise, pytorch.double())
@@ -373,7 +375,7 @@ class Attempt:
         for _ in range(DRAWS // 2):
             moved = dict(inputs)
             for each, value in inputs.items():
-                if torch.is_tensor(value) and value.is_floating_point():
+                if elements.floating(value):
                     part = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
                     moved[each] = value.double() * (1 + torch.finfo(value.dtype).eps * part.to(value.device))
             results, _ = self.results(self.subject.reference, moved, upstreams)
@@ -388,7 +390,7 @@ class Attempt:
         wanted: tuple[str, ...] | None = None,
     ) -> tuple[dict, dict]:
         """Of the reference, in the inputs' dtype and in float64."""
-        doubled = {id(v): v.double() for v in inputs.values() if torch.is_tensor(v) and v.is_floating_point()}
+        doubled = {id(v): v.double() for v in inputs.values() if elements.floating(v)}
         try:
             pytorch, _ = self.results(self.subject.reference, inputs, upstreams, wanted)
             wide = {name: doubled.get(id(value), value) for name, value in inputs.items()}
@@ -570,10 +572,7 @@ class Attempt:
                 raise Remark(str(wrong)) from None
 
     def _penalised(self, function: Callable, inputs: dict[str, Any], loss: Callable) -> dict[str, torch.Tensor]:
-        leaves = {
-            n: v.detach().clone().requires_grad_() if torch.is_tensor(v) and v.is_floating_point() else v
-            for n, v in inputs.items()
-        }
+        leaves = {n: v.detach().clone().requires_grad_() if elements.floating(v) else v for n, v in inputs.items()}
         wanted = {n: v for n, v in leaves.items() if torch.is_tensor(v) and v.requires_grad}
         value = loss(_first_tensor(self.call(function, leaves)))
         grads = torch.autograd.grad(value, list(wanted.values()), create_graph=True, allow_unused=True)
@@ -583,7 +582,7 @@ class Attempt:
 
     def _forward_mode(self) -> None:
         inputs = self.inputs()
-        floats = [n for n, v in inputs.items() if torch.is_tensor(v) and v.is_floating_point()]
+        floats = [n for n, v in inputs.items() if elements.floating(v)]
         if not floats:
             raise Skipped("no argument is a floating tensor")
 
@@ -647,7 +646,7 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
         with fences.Fences():  # what writes beside a tensor must not end the process
             inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
             for value in inputs.values():
-                if torch.is_tensor(value) and value.is_floating_point():
+                if elements.floating(value):
                     value.requires_grad_()
             outputs = _named(function(**inputs, **dict(trial.options))).values()
         return any(torch.is_tensor(out) and out.requires_grad for out in outputs)
@@ -682,7 +681,8 @@ def _named(result: Any, name: str = "out") -> dict[str, Any]:
     elif is_dataclass(result):
         parts = {f"{name}.{field.name}": getattr(result, field.name) for field in fields(result)}
     else:
-        return {} if result is None else {name: result}
+        packed = torch.is_tensor(result) and result.dtype == getattr(torch, "float4_e2m1fn_x2", None)
+        return {} if result is None else {name: result.view(torch.uint8) if packed else result}
     return {inner: each for part, value in parts.items() for inner, each in _named(value, part).items()}
 
 
