@@ -44,6 +44,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.constants import LOWEST
+from annotated_examples.common.exponential import exp
 from annotated_examples.common.logits import items, loss_contract, scale_and_cap
 from annotated_examples.common.rows import as_rows, row_stride
 
@@ -169,7 +170,7 @@ def cross_entropy_backward_kernel(
     z, slope = scale_and_cap(x, scaling, softcap)
 
     # [[tag: CE-x-stable]], with the log-sum-exp in its two parts.
-    p = tl.exp(z - tl.load(row_max_ptr + row)) / tl.load(row_sum_ptr + row)
+    p = exp(z - tl.load(row_max_ptr + row)) / tl.load(row_sum_ptr + row)
     # Minus one at the label.
     label = tl.load(labels_ptr + row).to(tl.int64)
     dz = p - (offs_n == label).to(tl.float32)

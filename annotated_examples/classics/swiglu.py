@@ -43,6 +43,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common import gated
+from annotated_examples.common.exponential import exp
 from annotated_examples.common.gated import block_of_row, overflow_as, row_start
 
 
@@ -98,9 +99,10 @@ def swiglu_forward_kernel(
     up = tl.load(up_ptr + row_start(row, stride_up_m, VECTOR) + offs_n, mask=mask, other=0.0).to(tl.float32)
 
     # [[tag: SwiGLU]], rounded once, by the store. At zero the sigmoid is one half, and from there it climbs to one:
-    # `sigmoid = [0.269, 0.5, 0.731, 0.881]`. For a large negative gate `exp(-gate)` is infinite and the quotient is 0,
+    # `sigmoid = [0.269, 0.5, 0.731, 0.881]`. Far below zero it is little more than the exponential, hence one with [all
+    # its digits](../common/exponential.py). For a large negative gate `exp(-gate)` is infinite and the quotient is 0,
     # as it should be. The other common form, `exp(gate) / (1 + exp(gate))`, is `inf / inf` for a large positive one.
-    sigmoid = 1 / (1 + tl.exp(-gate))
+    sigmoid = 1 / (1 + exp(-gate))
     # The result is `out = [-2.69, 0, 21.93, 70.46]`. It is a tensor of its own without gaps, `stride_out_m = 5`.
     out = gate * sigmoid * up
     tl.store(out_ptr + row_start(row, stride_out_m, VECTOR) + offs_n, out, mask=mask)
@@ -142,7 +144,7 @@ def swiglu_backward_kernel(
 
     # What was `up` multiplied by? By the activation, `activation = [-0.269, 0, 0.731, 1.762]`. So that is the slope
     # with respect to `up`, and the gradient is `dup = [-0.538, 0, 1.462, 3.523]`, [[tag: SwiGLU-up]].
-    sigmoid = 1 / (1 + tl.exp(-gate))
+    sigmoid = 1 / (1 + exp(-gate))
     activation = gate * sigmoid
     dup = dout * activation
 

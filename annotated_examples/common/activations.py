@@ -17,6 +17,8 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.exponential import exp, sigmoid_of
+
 
 # ## Forward
 @triton.jit
@@ -44,8 +46,8 @@ def gelu(z):
 
 @triton.jit
 def silu(z):
-    # [[tag: MM-silu]]; `tl.sigmoid` computes one over one plus the exponential of `-z`.
-    return z * tl.sigmoid(z)
+    # [[tag: MM-silu]]; a sigmoid is one over one plus the exponential of `-z`.
+    return z * sigmoid_of(z)
 
 
 # ## Backward
@@ -74,13 +76,13 @@ def leaky_relu_backward(dc, saved):
 def gelu_backward(dc, saved):
     # [[tag: MM-gelu-Z]], with the constants 1/√2 and 1/√(2π)
     normal = 0.5 * (1.0 + tl.erf(saved * 0.7071067811865476))
-    return dc * (normal + saved * 0.3989422804014327 * tl.exp(-0.5 * saved * saved))
+    return dc * (normal + saved * 0.3989422804014327 * exp(-0.5 * saved * saved))
 
 
 @triton.jit
 def silu_backward(dc, saved):
     # [[tag: MM-silu-Z]]
-    sigmoid = tl.sigmoid(saved)
+    sigmoid = sigmoid_of(saved)
     return dc * sigmoid * (1.0 + saved * (1.0 - sigmoid))
 
 

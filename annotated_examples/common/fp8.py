@@ -16,6 +16,7 @@ from academy import checks, device  # before anything imports triton
 import torch
 import triton
 import triton.language as tl
+from triton.language.target_info import cuda_capability_geq
 
 # The two formats, and their largest numbers. AMD's variants (`float8_e4m3fnuz`) end at 240 and have another bias: they
 # aren't taken for these.
@@ -98,8 +99,35 @@ def stochastic(v, seed, index, MANTISSA: tl.constexpr, LOWEST: tl.constexpr):
 
 # A float32 becomes a code, [[tag: F8-q]]: the nearest one, ties to the one with an even last bit. The conversion
 # *saturates*: whatever lies beyond the largest code becomes that code, infinities too. (PyTorch's own conversion makes
-# some of these NaN or infinite, depending on version and device, so a reference has to clamp first.) With a seed it is
-# rounded before, and the conversion is exact.
+# some of these NaN or infinite, depending on version and device, so a reference has to clamp first.)
+#
+# From Hopper on this is an instruction. Older cards have none that starts from float32. There the compiler goes through
+# float16, which rounds twice (one code in 400 is another), or, before Ada, cuts off what is too much: ties go up, NaN
+# becomes −0, and 70000 becomes infinite. So there it is done by hand, and all cards agree.
+#
+# By hand: half a step less a bit is added to the bits, and the last bit that stays, so that a tie carries only into an
+# odd one. Then the rest is cut off, and the exponent gets the format's bias. Below the smallest normal number, added to
+# a float32 whose last bit is one step, the sum is rounded to whole steps.
+@triton.jit
+def rounded_by_hand(v, FP8: tl.constexpr):
+    MANTISSA: tl.constexpr = 3 if FP8 == tl.float8e4nv else 2
+    LOWEST: tl.constexpr = -6 if FP8 == tl.float8e4nv else -14  # exponent of the smallest normal number
+    CUT: tl.constexpr = 23 - MANTISSA
+    bits = magnitude_bits(v)
+    normal = (bits + ((1 << (CUT - 1)) - 1) + ((bits >> CUT) & 1)) >> CUT
+    normal = tl.minimum(normal - ((126 + LOWEST) << MANTISSA), 0x7E if FP8 == tl.float8e4nv else 0x7B)
+    steps = (bits.to(tl.float32, bitcast=True) + 2.0 ** (LOWEST + CUT)).to(tl.int32, bitcast=True)
+    code = tl.where(bits < ((127 + LOWEST) << 23), steps - ((127 + LOWEST + CUT) << 23), normal)
+    code = tl.where(v != v, 0x7F, code) | ((v.to(tl.int32, bitcast=True) >> 24) & 0x80)
+    return code.to(tl.uint8).to(FP8, bitcast=True)
+
+
+@triton.jit
+def rounded(v, FP8: tl.constexpr):
+    return v.to(FP8) if cuda_capability_geq(9, 0) else rounded_by_hand(v, FP8)
+
+
+# With a seed a number is rounded before, and the conversion is exact.
 @triton.jit
 def to_fp8(v, seed_ptr, index, FP8: tl.constexpr):  # seed: one number, or None
     if seed_ptr is not None:
@@ -107,4 +135,4 @@ def to_fp8(v, seed_ptr, index, FP8: tl.constexpr):  # seed: one number, or None
             v = stochastic(v, tl.load(seed_ptr), index, 3, -6)
         else:
             v = stochastic(v, tl.load(seed_ptr), index, 2, -14)
-    return v.to(FP8)
+    return rounded(v, FP8)

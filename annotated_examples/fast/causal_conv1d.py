@@ -35,6 +35,7 @@ from triton.language.extra import libdevice
 
 from annotated_examples.common.chunks import chunk_at, cut
 from annotated_examples.common.constants import LOG2E
+from annotated_examples.common.exponential import sigmoid_of
 from annotated_examples.common.norms import add_partial_sums
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.sequences import few_tokens, new_rows, strided_rows
@@ -110,10 +111,15 @@ def taps(window, u: tl.constexpr, weights, bias, W: tl.constexpr):
 # The sigmoid, $1 / (1 + e^{-z})$. The card has no instruction for a quotient: a division that is right for every
 # number takes about six. It has one for a reciprocal, which may be wrong in the last bit: `libdevice.fast_dividef`
 # makes a quotient from that. And where `tl.exp` takes care of results that are too small for an ordinary float32,
-# `tl.exp2` makes them 0.
+# `tl.exp2` makes them 0. All that is too little to be seen in 16 bits. In float32 far below zero [it can be
+# seen](../common/exponential.py).
 @triton.jit
-def sigmoid(z):
-    return libdevice.fast_dividef(1.0, 1 + tl.exp2(z * -LOG2E))
+def sigmoid(z, dtype: tl.constexpr):
+    if dtype == tl.float32:
+        share = sigmoid_of(z)
+    else:
+        share = libdevice.fast_dividef(1.0, 1 + tl.exp2(z * -LOG2E))
+    return share
 
 
 # Pointers to one row of a block of channels; and the next rows from there, `left` of which exist.
@@ -165,7 +171,7 @@ def causal_conv1d_forward_kernel(
         # `pid=0, t=2, u=0: z[0] = 321`.
         for u in tl.static_range(ROWS):
             z = taps(window, u, weights, bias, W)
-            y = z * sigmoid(z) if SILU else z
+            y = z * sigmoid(z, y_ptrs.dtype.element_ty) if SILU else z
             tl.store(y_ptrs + u * step_y, y, mask=mask_d & (t + u < end))
         y_ptrs += ROWS * step_y
         seen = window[ROWS:]
@@ -186,7 +192,7 @@ def slope(window, u: tl.constexpr, dy, weights, bias, SILU: tl.constexpr, W: tl.
     dz = dy.to(tl.float32)
     if SILU:
         z = taps(window, u, weights, bias, W)
-        share = sigmoid(z)
+        share = sigmoid(z, dy.dtype)
         dz *= share + z * (share - share * share)
     return dz
 

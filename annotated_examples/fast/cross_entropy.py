@@ -43,6 +43,7 @@ import triton.language as tl
 
 from annotated_examples.classics.cross_entropy import CrossEntropyLoss, contract, cross_entropy_loss_reference
 from annotated_examples.common.constants import LOG2E, LOWEST
+from annotated_examples.common.exponential import exp
 from annotated_examples.common.launching import power_of_2_up_to
 from annotated_examples.common.logits import items, scale_and_cap
 
@@ -80,9 +81,8 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
 
 # ## Rung 4: exponentials
 #
-# A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$. `tl.exp` does the same, and also
-# handles results that are too small for a normal float32. Here those may as well be zero, and `tl.exp2` saves the extra
-# instructions. Each logit takes two exponentials and little else, so this line alone took the kernel from
+# A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$, as in `tl.exp`. Results too small for a
+# normal float32 may be zero here, so the shorter `tl.exp2` will do. Each logit takes two exponentials: this line took
 # [[bench: ladders/cross_entropy/strips/ms]] to [[bench: ladders/cross_entropy/exp2/ms]].
 @triton.jit
 def exp_shifted(z, shift):
@@ -96,11 +96,11 @@ def strip_sums(z, shift):
 
 
 # The gradient [[tag: CE-mean-X]] of all entries but the label's: the probability, [[tag: CE-x-stable]], times the
-# weight of the row, and times the slope where logits are scaled or capped. `scale` is the weight over the sum.
+# slope and the weight; `scale` is that over the sum. In float32 it has [all its digits](../common/exponential.py).
 @triton.jit
 def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcap: tl.constexpr):
     z, slope = scale_and_cap(x.to(tl.float32), scaling, softcap)
-    return exp_shifted(z, shift) * scale * slope
+    return (exp(z - shift) if x.dtype == tl.float32 else exp_shifted(z, shift)) * scale * slope
 
 
 # ## Rungs 2 and 6: two sweeps over a row

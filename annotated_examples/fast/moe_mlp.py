@@ -53,6 +53,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.experts import Plan, sorted_by_expert
+from annotated_examples.common.exponential import sigmoid_of
 from annotated_examples.common.opaque import opaque
 from annotated_examples.fast.grouped_matmul import grouped_rows_forward, grouped_sums_forward
 from annotated_examples.moe.moe_mlp import (
@@ -107,7 +108,7 @@ def swiglu_kernel(
             mask = offs < N
             gate = tl.load(h_ptr + row * 2 * N + offs, mask=mask, other=0.0).to(tl.float32)
             up = tl.load(h_ptr + row * 2 * N + N + offs, mask=mask, other=0.0).to(tl.float32)
-            tl.store(a_ptr + row * N + offs, gate * tl.sigmoid(gate) * up, mask=mask)
+            tl.store(a_ptr + row * N + offs, gate * sigmoid_of(gate) * up, mask=mask)
 
 
 # A program has a whole row, so the gradient of its weight, [[tag: ME-dw]], is complete at once: the lesson stores a sum
@@ -133,7 +134,7 @@ def swiglu_backward_kernel(
         u = tl.load(u_ptr + row * N + offs, mask=mask, other=0.0).to(tl.float32)
         gate = tl.load(h_ptr + row * 2 * N + offs, mask=mask, other=0.0).to(tl.float32)
         up = tl.load(h_ptr + row * 2 * N + N + offs, mask=mask, other=0.0).to(tl.float32)
-        sigmoid = tl.sigmoid(gate)
+        sigmoid = sigmoid_of(gate)
         a = (gate * sigmoid * up).to(wa_ptr.dtype.element_ty).to(tl.float32)
         total += u * a
         # The gradients of gate and up, and the weighted activations for [[tag: ME-W2]].

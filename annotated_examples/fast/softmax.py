@@ -36,6 +36,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.exponential import exp_for
 from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 from annotated_examples.tutorials.softmax import Softmax, softmax_reference
 
@@ -80,7 +81,7 @@ def softmax_forward_kernel(
 
     # The largest of each row, along axis 1, is subtracted before anything is exponentiated: `row_max[0] = 4`.
     row_max = tl.max(x, axis=1)
-    exponentials = tl.exp(x - row_max[:, None])
+    exponentials = exp_for(x - row_max[:, None], y_ptr.dtype.element_ty)
 
     # [[tag: SM]]. The masked lanes add nothing: `exponentials[0, 6] = 0` and `row_sum[0] = 1.621`.
     row_sum = tl.sum(exponentials, axis=1)
@@ -238,9 +239,9 @@ def softmax_forward_chunked_kernel(
     row_sum = tl.sum(vector_sum * tl.exp(vector_max - row_max), axis=0) + tl.sum(tl.exp(x_edge - row_max), axis=0)
 
     # Second trip, [[tag: SM]], beginning with what is still in registers: `pid=0: y_edge[4:6] = [0.617, 0.031]`.
-    y_edge = tl.exp(x_edge - row_max) / row_sum
+    y_edge = exp_for(x_edge - row_max, y_ptr.dtype.element_ty) / row_sum
     tl.store(y_ptr + edge_n, y_edge, mask=edge_mask)
-    y = tl.exp(x - row_max) / row_sum
+    y = exp_for(x - row_max, y_ptr.dtype.element_ty) / row_sum
     tl.store(y_ptr + last + offs_n, y, mask=mask)
     # The other chunks, backwards; `evict_first`, since these lines won't be needed again. There is a store between the
     # loads here, so they are issued one by one, however far the loop is unrolled. The backward pass shows a way around
@@ -248,7 +249,7 @@ def softmax_forward_chunked_kernel(
     for done in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):
         start = last - BLOCK_N - done
         x = tl.load(x_ptr + start + offs_n, eviction_policy="evict_first").to(tl.float32)
-        y = tl.exp(x - row_max) / row_sum
+        y = exp_for(x - row_max, y_ptr.dtype.element_ty) / row_sum
         tl.store(y_ptr + start + offs_n, y)
 
 

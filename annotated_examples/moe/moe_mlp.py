@@ -55,6 +55,7 @@ from annotated_examples.common.experts import (
     sorted_by_expert,
     tile_of_expert,
 )
+from annotated_examples.common.exponential import sigmoid_of
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.products import input_precision, multiply_add, tile_of_product
 
@@ -123,7 +124,7 @@ def gate_up_kernel(
     tl.store(h_ptrs, gate, mask=mask)
     tl.store(h_ptrs + N, up, mask=mask)
     gate, up = gate.to(tl.float32), up.to(tl.float32)
-    tl.store(a_ptr + rows[:, None] * N + offs_n[None, :], gate * tl.sigmoid(gate) * up, mask=mask)
+    tl.store(a_ptr + rows[:, None] * N + offs_n[None, :], gate * sigmoid_of(gate) * up, mask=mask)
 
 
 # ## A product of rows that are in order already
@@ -205,7 +206,7 @@ def swiglu_backward_kernel(
     h_ptrs = h_ptr + rows[:, None] * (2 * N) + offs_n[None, :]
     gate = tl.load(h_ptrs, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(h_ptrs + N, mask=mask, other=0.0).to(tl.float32)
-    sigmoid = tl.sigmoid(gate)
+    sigmoid = sigmoid_of(gate)
     a = (gate * sigmoid * up).to(wa_ptr.dtype.element_ty).to(tl.float32)
     tl.store(partial_ptr + tl.program_id(1).to(tl.int64) * R + rows, tl.sum(u * a, 1), mask=mask_m)
 

@@ -44,6 +44,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.experts import MOST_EXPERTS, Plan, count_by_block, experts_contract, sorted_by_expert
+from annotated_examples.common.exponential import exp, sigmoid_of
 
 SCORES = ("softmax", "sigmoid")
 LOWEST = tl.constexpr(-(2**63))
@@ -114,14 +115,13 @@ def sort_key(value, expert, BLOCK_E: tl.constexpr):
 
 @triton.jit
 def softmax_rows(z):
-    shifted = tl.exp(z - tl.max(z, 1)[:, None])
+    shifted = exp(z - tl.max(z, 1)[:, None])
     return shifted / tl.sum(shifted, 1)[:, None]
 
 
 # ## Route
 #
-# A program takes some tokens, with the scores of all experts. In the example there are 7 tokens and 6 experts, two for
-# each token, and a program has four tokens.
+# A program takes some tokens, with all scores. The example has 7 tokens, 6 experts, two a token; a program has four.
 @triton.jit
 def my_logits(T, E, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr):
     token = tl.program_id(0).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
@@ -144,7 +144,7 @@ def route_forward_kernel(
     # of them never become equal by underflow. A bias is added to the probabilities, though, so then those are needed.
     choice = z
     if bias_ptr is not None:
-        choice = tl.sigmoid(z) if SIGMOID else softmax_rows(z)
+        choice = sigmoid_of(z) if SIGMOID else softmax_rows(z)
         choice += tl.load(bias_ptr + e, mask=e < E, other=0.0)[None, :]
     key = tl.where(mask, sort_key(choice, e[None, :], BLOCK_E), LOWEST)
 
@@ -168,14 +168,14 @@ def route_forward_kernel(
     # NaN, which comes first, `pid=0: experts[2] = [4, 0]`, and makes both of its weights NaN.
     if SIGMOID:
         # [[tag: RO-sigma-g]]. Far below zero all sigmoids are 0, and a tiny number keeps their quotient from being NaN.
-        weights = tl.sigmoid(selected)
+        weights = sigmoid_of(selected)
         if RENORMALIZE:
             weights /= tl.sum(weights, 1)[:, None] + 1e-20
     elif RENORMALIZE:
         weights = softmax_rows(selected)
     else:
         row_max = tl.max(z, 1)[:, None]
-        weights = tl.exp(selected - row_max) / tl.sum(tl.exp(z - row_max), 1)[:, None]
+        weights = exp(selected - row_max) / tl.sum(tl.exp(z - row_max), 1)[:, None]
     offs = token[:, None] * TOP_K + slot[None, :]
     mask = (token < T)[:, None] & (slot < TOP_K)[None, :]
     tl.store(weights_ptr + offs, weights * scale, mask=mask)
@@ -189,8 +189,8 @@ def route_forward_kernel(
 # the derivative is that of a softmax over them, [[tag: RO-dz-selected]]. Without, every logit is in the denominator,
 # and those that weren't selected get a gradient too, [[tag: RO-dz]]. Both are one formula with another `p`.
 #
-# The whole row is computed in registers and written once. Filling memory with zeros first and then writing the selected
-# ones would be two stores to the same place by different threads, in no particular order.
+# The whole row is written once. Zeros first, and then the selected ones, would be two stores to the same place by
+# different threads, in no particular order.
 @triton.jit
 def route_backward_kernel(
     dweights_ptr, logits_ptr, experts_ptr, dlogits_ptr,  # (T, k); (T, E); (T, k), contiguous; (T, E), contiguous
@@ -214,7 +214,7 @@ def route_backward_kernel(
     # weights are half and half, so one logit gains what the other loses:
     # `pid=0: dz[0] = [0, 0.25, 0, -0.25, 0, 0, 0, 0]`.
     if SIGMOID:
-        p = tl.sigmoid(z)
+        p = sigmoid_of(z)
         dz = dweight * p * (1.0 - p)
         if RENORMALIZE:
             # [[tag: RO-sigma-dz]]
@@ -224,8 +224,8 @@ def route_backward_kernel(
     else:
         p = softmax_rows(tl.where(chosen, z, float("-inf")) if RENORMALIZE else z)
         dz = p * (dweight - tl.sum(p * dweight, 1)[:, None])
-    # Then the others have no part in it, and a NaN among the selected ones doesn't reach them: 0 · NaN is NaN.
-    dz = tl.where(chosen, dz, 0.0) if RENORMALIZE else dz
+    # Then the others have no part in it. A NaN doesn't reach them (0 · NaN is NaN), unless it is their own sigmoid.
+    dz = tl.where(chosen, dz, 0.0 * p if SIGMOID else 0.0) if RENORMALIZE else dz
     tl.store(dlogits_ptr + token[:, None] * E + e[None, :], dz * scale, mask=mask)
 
 
@@ -260,7 +260,7 @@ def loss_terms(
         f = (counts * (E / tl.maximum(tl.sum(counts, 0), 1).to(tl.float32)))[None, :]
         if SIGMOID:
             # [[tag: RO-aux-sigma]] and its slope, [[tag: RO-aux-sigma-z]]
-            s = tl.sigmoid(z)
+            s = sigmoid_of(z)
             p = s / (tl.sum(s, 1)[:, None] + 1e-20)
             value = tl.sum(p * f, 1)
             slope = p * (1.0 - s) * (f - value[:, None])

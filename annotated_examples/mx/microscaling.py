@@ -45,7 +45,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.experts import values_are_checked
-from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, to_fp8
+from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, rounded, to_fp8
 from annotated_examples.common.mx import (
     from_fp4,
     packed_pairs,
@@ -234,7 +234,7 @@ def quantize_nvfp4_kernel(
     groups = tl.reshape(x, (BLOCK_M, BLOCK_K // GROUP, GROUP))
     bits = tl.max(magnitude_bits(groups), 2)
     exact = tl.div_rn(tl.div_rn(bits.to(tl.float32, bitcast=True), 6.0), per_tensor)
-    scale = tl.where(bits >= 0x7F800000, float("nan"), exact).to(tl.float8e4nv)
+    scale = rounded(tl.where(bits >= 0x7F800000, float("nan"), exact), tl.float8e4nv)
     offs_g = tile_k.to(tl.int64) * (BLOCK_K // GROUP) + tl.arange(0, BLOCK_K // GROUP)
     mask = (offs_m < M)[:, None] & (offs_g < K // GROUP)[None, :]
     tl.store(scale_ptr + offs_m[:, None] * (K // GROUP) + offs_g[None, :], scale, mask=mask)

@@ -39,6 +39,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.exponential import sigmoid_of
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.sequences import new_rows, owners, sequences_contract, strided_rows
 
@@ -155,7 +156,7 @@ def causal_conv1d_forward_kernel(
     # The first token sees 8 and 9 in the state, and itself: 8 · 1 + 9 · 10 + 1 · 100 is the first of `pid=0: z[:, 0] =
     # [198, 219, 321, 432]`. In the second tile only one row is a token, `pid=1: length = [5, 0, 0, 0]`.
     z = taps(x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D, W)
-    y = z * tl.sigmoid(z) if SILU else z
+    y = z * sigmoid_of(z) if SILU else z
     mask = (t < length)[:, None] & (offs_d < D)[None, :]
     tl.store(y_ptr + rows.to(tl.int64)[:, None] * D + offs_d[None, :], y, mask=mask)
 
@@ -189,7 +190,7 @@ def dz_at(
     dz = inputs_at(dy_tensor, None, b, t, row, length, offs_d, D, W)
     if SILU:
         z = taps(x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D, W)
-        sigmoid = tl.sigmoid(z)
+        sigmoid = sigmoid_of(z)
         dz = tl.where(((t >= 0) & (t < length))[:, None], dz * sigmoid * (1 + z * (1 - sigmoid)), 0.0)
     return dz
 
@@ -294,7 +295,7 @@ def step_kernel(
         if j > 0:
             tl.store(columns + (j - 1) * stride_sw, old, mask=mask)
     tl.store(columns + (W - 2) * stride_sw, new, mask=mask)
-    tl.store(y_ptr + b * D + offs_d, z * tl.sigmoid(z) if SILU else z, mask=mask)
+    tl.store(y_ptr + b * D + offs_d, z * sigmoid_of(z) if SILU else z, mask=mask)
 
 
 # ## Launchers

@@ -43,6 +43,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.exponential import exp
 from annotated_examples.common.rows import as_rows, rows_contract
 
 
@@ -139,8 +140,10 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):  
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
         # The probabilities: `start=0: y = [0.031, 0.227, 0.083, 0.011]`, then `start=4: y = [0.617, 0.031, 0, 0]`. The
-        # last two lanes come from `other`. Nothing adds them up this time; `other` only gives them a defined value.
-        y = tl.exp(x - row_max) / row_sum
+        # last two lanes come from `other`. Nothing adds them up this time; `other` only gives them a defined value. A
+        # tiny exponential is a result here, and should have [all its digits](../common/exponential.py). In the sum
+        # above nobody could tell.
+        y = exp(x - row_max) / row_sum
         # The store rounds to the dtype of `y_ptr`. Its mask keeps the last two lanes from writing: past the end of this
         # row lies the next one, which belongs to another program.
         tl.store(y_ptr + offs_n, y, mask=mask)

@@ -538,7 +538,7 @@ def pages() -> dict:
 def bytes_of(quantize: Callable) -> Callable:
     """Codes and scales, as numbers."""
     return lambda *tensors, **options: torch.cat(
-        [part.view(torch.uint8).float().flatten() for part in quantize(*tensors, **options)]
+        [part.flatten().view(torch.uint8).float() for part in quantize(*tensors, **options)]
     )
 
 

@@ -145,7 +145,7 @@ test_check = harness.check_test(lesson, CHECKS)
 
 MUTANTS = [
     Mutant("gathered by row", "mask=mask_m, other=0).to(tl.int64) // TOP_K\n    offs_n", "mask=mask_m, other=0).to(tl.int64) // 1 % 2\n    offs_n"),
-    Mutant("gate and up exchanged", "gate * tl.sigmoid(gate) * up, mask", "up * tl.sigmoid(up) * gate, mask"),
+    Mutant("gate and up exchanged", "gate * sigmoid_of(gate) * up, mask", "up * sigmoid_of(up) * gate, mask"),
     Mutant("up is the gate again", "w_ptrs + half", "w_ptrs"),
     Mutant("without the last slot", "for j in range(TOP_K):", "for j in range(TOP_K - 1):"),
     Mutant("weight not applied", "y *= tl.load(weights_ptr", "y *= 0 * token + 1 + 0 * tl.load(weights_ptr"),

@@ -73,7 +73,7 @@ test_check = harness.check_test(fast, [*CHECKS, *OF_BOTH])
 MUTANTS = [
     Mutant("gathered by row", "token = tl.load(order_ptr + row).to(tl.int64) // TOP_K", "token = row // TOP_K"),
     Mutant("columns of the first block", "x_ptr + token * stride_xt + offs * stride_xc", "x_ptr + token * stride_xt + (offs - start) * stride_xc"),
-    Mutant("gate and up exchanged", "gate * tl.sigmoid(gate) * up, mask", "up * tl.sigmoid(up) * gate, mask"),
+    Mutant("gate and up exchanged", "gate * sigmoid_of(gate) * up, mask", "up * sigmoid_of(up) * gate, mask"),
     Mutant("up is the gate again", "h_ptr + row * 2 * N + N + offs, mask=mask, other=0.0).to(tl.float32)\n            tl.store", "h_ptr + row * 2 * N + offs, mask=mask, other=0.0).to(tl.float32)\n            tl.store"),
     Mutant("derivative of the activation", "sigmoid * (1.0 + gate * (1.0 - sigmoid))", "sigmoid * (1.0 + gate * sigmoid)"),
     Mutant("weighted gradient of the weight", "total += u * a", "total += weight * u * a"),

@@ -184,6 +184,18 @@ def unselected_logits(module):
             assert bool(zero[unselected].all())
 
 
+def unselected_nan(module):
+    """The slope of a sigmoid is a factor of its gradient, so PyTorch's is NaN where the sigmoid is; with softmax it is 0."""
+    x = make([[NAN] * 4, [NAN, 1, 2, NAN], [-INF] * 4, [0, 1, 2, 3]])
+    for score, renormalize in WAYS:
+        for k in (1, 2, 3):
+            options = dict(score=score, renormalize=renormalize)
+            mine, theirs = (harness.leaf(x) for _ in "xx")
+            (ours,) = torch.autograd.grad(module.route(mine, k, **options)[0].sum(), mine)
+            (other,) = torch.autograd.grad(lesson.route_reference(theirs, k, **options)[0].sum(), theirs)
+            assert torch.equal(ours.isnan(), other.isnan()), (score, renormalize, k)
+
+
 def layouts(module):
     for name, layout in LAYOUTS.items():
         for score, renormalize in WAYS:
@@ -324,6 +336,7 @@ CHECKS = [
     bias_selects_only,
     choice_in_float32,
     sigmoids_that_are_all_zero,
+    unselected_nan,
     unselected_logits,
     layouts,
     losses,
@@ -358,6 +371,7 @@ MUTANTS = [
     (sigmoids_that_are_all_zero, Mutant("zero divided by zero", "weights /= tl.sum(weights, 1)[:, None] + 1e-20", "weights /= tl.sum(weights, 1)[:, None]")),
     (sigmoids_that_are_all_zero, Mutant("zero divided by zero backward", "share /= tl.sum(share, 1)[:, None] + 1e-20", "share /= tl.sum(share, 1)[:, None]")),
     (every_way, Mutant("renormalisation not differentiated", "dz = p * (dweight - tl.sum(p * dweight, 1)[:, None])", "dz = p * dweight")),
+    (unselected_nan, Mutant("unselected NaN hidden", "0.0 * p if SIGMOID else 0.0", "0.0")),
     (every_way, Mutant("renormalisation of sigmoids not differentiated", "(dweight - tl.sum(share * dweight, 1)[:, None])", "dweight")),
     (unselected_logits, Mutant("gradient to unselected logits", 'tl.where(chosen, z, float("-inf")) if RENORMALIZE else z', "z")),
     (unselected_logits, Mutant("no gradient to unselected logits", 'if RENORMALIZE else z)', 'if True else z)')),

@@ -14,7 +14,7 @@ from tests.kernels import gated_units, harness
 from tests.kernels.gated_units import GatedUnitTests, packed
 from tests.kernels.harness import DTYPES, Mutant, randn
 
-SIGMOID = "sigmoid = 1 / (1 + tl.exp(-gate))"
+SIGMOID = "sigmoid = 1 / (1 + exp(-gate))"
 MUTANTS = [
     Mutant("row stride of the gate ignored", "row_start(row, stride_gate_m,", "row_start(row, N,", count=2),
     Mutant("row stride of the upstream gradient ignored", "row_start(row, stride_dout_m,", "row_start(row, N,"),
