@@ -46,7 +46,7 @@ def gelu(z):
 
 @triton.jit
 def silu(z):
-    # [[tag: MM-silu]]; a sigmoid is one over one plus the exponential of `-z`.
+    # [[tag: MM-silu]]; `tl.sigmoid` computes one over one plus the exponential of `-z`, this one with all digits.
     return z * sigmoid_of(z)
 
 

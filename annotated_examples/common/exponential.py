@@ -9,9 +9,9 @@ Does that matter? Not in a sum that also has $e^0 = 1$ in it, such as that of a 
 nothing beside 1. It does where the exponential itself is the result, or divides it: a probability, a sigmoid far below
 zero, and shares of several such sigmoids.
 
-`libdevice.exp`, which is CUDA's own `expf`, takes the nearest whole power of two out first: the rest is small, and so
-is what its rounding does. It is right to two units in the last place whatever $x$ is, infinities and results that are
-too small for a normal number included. It takes nine instructions, where `tl.exp` takes five.
+CUDA's own `expf` takes the nearest whole power of two out first: the rest is small, and so is what its rounding does.
+It is right to two units in the last place whatever $x$ is, infinities and results that are too small for a normal
+number included. It takes nine instructions, where `tl.exp` takes five.
 """
 
 from academy import device  # noqa: F401  before anything imports triton
@@ -21,13 +21,14 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 
+# `libdevice.exp` calls CUDA's `expf`; libdevice is NVIDIA's library of functions, which comes with Triton.
 @triton.jit
 def exp(x):
     return libdevice.exp(x)
 
 
-# $1 / (1 + e^{-x})$. Far below zero the exponential is all there is in the denominator; where it is infinite, the
-# quotient is 0.
+# $1 / (1 + e^{-x})$, which `tl.sigmoid` computes with `tl.exp`. Far below zero the exponential is all there is in the
+# denominator; where it is infinite, the quotient is 0.
 @triton.jit
 def sigmoid_of(x):
     return 1 / (1 + exp(-x))

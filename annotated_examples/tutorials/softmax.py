@@ -141,8 +141,8 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):  
         x = tl.load(x_ptr + offs_n, mask=mask, other=-float("inf")).to(tl.float32)
         # The probabilities: `start=0: y = [0.031, 0.227, 0.083, 0.011]`, then `start=4: y = [0.617, 0.031, 0, 0]`. The
         # last two lanes come from `other`. Nothing adds them up this time; `other` only gives them a defined value. A
-        # tiny exponential is a result here, and should have [all its digits](../common/exponential.py). In the sum
-        # above nobody could tell.
+        # tiny exponential is a result here, and should have [all its digits](../common/exponential.py); in the sum
+        # above nobody could tell. `exp` is a jitted function that this kernel calls: the compiler inlines it.
         y = exp(x - row_max) / row_sum
         # The store rounds to the dtype of `y_ptr`. Its mask keeps the last two lanes from writing: past the end of this
         # row lies the next one, which belongs to another program.
