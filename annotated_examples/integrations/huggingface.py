@@ -611,6 +611,7 @@ linear_cross_entropy = functools.partial(linear_cross_entropy_lean, KEPT=0.02)
 def loss(original):
     code = inspect.unwrap(original)
     kind, balance = get_type_hints(code)["return"], code.__globals__.get("load_balancing_loss_func")
+    capped = "final_logit_softcapping" in code.__code__.co_names
 
     def forward(self, input_ids=None, *args, labels=None, **kwargs):
         if labels is None or not self.training:
@@ -632,7 +633,7 @@ def loss(original):
             shifted = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
         loss = linear_cross_entropy(
             hidden, weight, shifted.to(hidden.device), bias, n_items=n_items, ignore_index=ignore_index,
-            logit_softcapping=getattr(self.config, "final_logit_softcapping", None) or 0.0,
+            logit_softcapping=capped and self.config.final_logit_softcapping or 0.0,
         )  # fmt: skip
         if n_items is None:  # the mean of nothing is NaN
             loss = loss.masked_fill((shifted == ignore_index).all(), float("nan"))
