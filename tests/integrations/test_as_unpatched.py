@@ -642,8 +642,9 @@ def trained(model, patch, how):
         torch.manual_seed(3)
         model = peft.get_peft_model(model, config)
     arguments = transformers.TrainingArguments(
-        output_dir=tempfile.gettempdir(), per_device_train_batch_size=2, max_steps=2, learning_rate=1e-2, report_to=[], seed=1,
-        logging_steps=1, save_strategy="no", use_cpu=DEVICE.type == "cpu", disable_tqdm=True, optim="sgd", **TRAIN[how],
+        output_dir=tempfile.gettempdir(), per_device_train_batch_size=2, max_steps=2, learning_rate=1e-2, report_to=[],
+        seed=1, logging_steps=1, save_strategy="no", use_cpu=DEVICE.type == "cpu", disable_tqdm=True, optim="sgd",
+        **TRAIN[how],
     )  # fmt: skip
     trainer = transformers.Trainer(model, arguments, train_dataset=Rows(), data_collator=collate)
     trainer.train()
