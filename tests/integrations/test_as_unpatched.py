@@ -616,15 +616,14 @@ class Rows(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         ids = tokens(1, 5 + i % 4)[0].cpu().add(i).remainder(58).add(3)
-        return dict(input_ids=ids, labels=ids.clone(), other=1)
+        return dict(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids.clone(), other=1)
 
 
 def collate(rows):
-    assert rows[0].keys() == {"input_ids", "labels"}
+    assert rows[0].keys() == {"input_ids", "attention_mask", "labels"}
     longest = max(len(row["input_ids"]) for row in rows)
     pad = lambda row, name: nn.functional.pad(row, (0, longest - len(row)), value=-100 if name == "labels" else 0)  # noqa: E731
-    batch = {name: torch.stack([pad(row[name], name) for row in rows]) for name in rows[0]}
-    return batch | dict(attention_mask=(batch["input_ids"] != 0).long())
+    return {name: torch.stack([pad(row[name], name) for row in rows]) for name in rows[0]}
 
 
 TRAIN = dict(
