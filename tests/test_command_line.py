@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from pathlib import Path
@@ -162,6 +163,20 @@ def test_a_byte_order_mark_changes_nothing(tmp_path, capsys, monkeypatch):
     assert cli.main(["check", "backprop_math/vector_add.md"]) == 0, capsys.readouterr()
     shutil.copy(tmp_path / kernel, tmp_path / "mine.py")
     assert cli.main(["trace", "mine.py"]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "command", ["judge --only repeats", "trace --no-compile", pytest.param("compile", marks=pytest.mark.nightly)]
+)
+def test_a_file_of_ones_own_may_lie_in_the_clone(command):
+    """In a folder from which nothing is imported, by the command as it is installed."""
+    program = Path(sys.executable).with_name("academy")
+    with tempfile.TemporaryDirectory(dir=ROOT, prefix=".own") as folder:
+        path = Path(folder) / "mine.py"
+        example = "\n\ndef EXAMPLE():\n    scaled_add(torch.ones(5), torch.ones(5), 2.0)\n"
+        path.write_text((ROOT / "tests/judge/kernels/scaled.py").read_text("utf-8") + example)
+        done = subprocess.run([program, *command.split(), path], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done
 
 
 def test_trace_names_a_file_that_is_no_utf_8(tmp_path, capsys):

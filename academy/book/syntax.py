@@ -202,10 +202,10 @@ def import_path(path: Path, name: str = "") -> ModuleType:
 
 
 def import_file(path: Path, root: Path) -> ModuleType:
-    """Import a kernel file: as part of the project at `root` where it is one, else of its own package, or by itself."""
-    if path.is_relative_to(root):
-        if str(root) not in sys.path:  # an installed command has only the project's own packages
-            sys.path.append(str(root))
+    """Import a kernel file: as part of the project at `root` where it is one, else of its own package, or by itself.
+
+    What somebody keeps beside the project's kernels, in the same clone, is none of them."""
+    if path.is_relative_to(root / layout.KERNELS):
         return importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"))
     package = path.parent
     while (package / "__init__.py").exists():
