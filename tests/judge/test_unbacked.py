@@ -118,6 +118,11 @@ def test_a_function_that_refuses_such_sizes_is_not_wrong(tmp_path):
     assert {each.state for each in told} == {"refused"}
 
 
-def test_a_function_that_needs_numbers_is_not_tried(tmp_path):
-    told, _ = judged(tmp_path, ("    n = x.shape[1]", "    n = x.shape[1] + int(index.max()) * 0"))
+def test_a_check_of_numbers_passes(tmp_path):
+    check = "    if bool((index < 0).any()) or int(index.max()) >= len(x):\n        raise ValueError()\n    x, index"
+    assert not judged(tmp_path, ("    x, index", check))[0]
+
+
+def test_a_function_whose_sizes_hang_on_numbers_is_not_tried(tmp_path):
+    told, _ = judged(tmp_path, ("    n = x.shape[1]", "    n = x.shape[1] + 0 * len(index.nonzero())"))
     assert {each.state for each in told} == {"skipped"} and "sizes alone" in told[0].message
