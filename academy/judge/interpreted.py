@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -149,12 +148,3 @@ def counted_launches() -> Iterator[list[str]]:
         for owner, name in owners:
             stack.enter_context(mock.patch.object(owner, name, counting(getattr(owner, name))))
         yield names
-
-
-def jitted_files(module: ModuleType) -> list[str]:
-    """The module's file, and those of the jitted functions that it has imported."""
-    found = [str(module.__file__)]
-    for value in vars(module).values():
-        if isinstance(value, triton_interpreter.InterpretedFunction):
-            found.append(value.fn.__code__.co_filename)
-    return list(dict.fromkeys(found))

@@ -94,14 +94,15 @@ def mutated(module: ModuleType, mutant: Mutant, folder: Path | None = None) -> M
     return import_source(mutant.apply(file.read_text("utf-8")), file.stem, folder)
 
 
-def import_source(source: str, stem: str, folder: Path | None = None) -> ModuleType:
+def import_source(source: str, stem: str, folder: Path | None = None, package: str = "") -> ModuleType:
     """Import source code as a module of its own, named by `stem` and a digest, from a file in `folder`, or in a
-    temporary one that lasts as long as the process."""
+    temporary one that lasts as long as the process. package: that its relative imports are looked for in."""
     name = f"{stem}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     path = (folder or Path(_scratch().name)) / f"{name}.py"
     path.write_text(source, "utf-8")
+    name = f"{package}.{name}" if package else name
     try:
-        return syntax.import_path(path)
+        return syntax.import_path(path, name)
     finally:
         sys.modules.pop(name, None)
 

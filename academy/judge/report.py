@@ -81,6 +81,8 @@ def mutants(report: Report) -> list[str]:
     counts = [each for each in counts if not each.startswith("0 ")]
     survived = report.survivors
     lines = [f"{counted(len(report.mutants), 'mutant')} of the kernels: {', '.join(counts)}, {len(survived)} survived"]
+    if helpers := sorted({file for one in report.judged for file in one.helpers}):
+        lines[0] += f"; those in {', '.join(helpers)} were left as they are"
     lines += [f"{report.file}:{fate.line}: no trial notices {fate.mutant.name}" for fate in survived]
     return lines
 

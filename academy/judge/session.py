@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from academy import device, trouble
+from academy import cache, device, trouble
+from academy.book.syntax import import_file
 from academy.compiler import stand_in, tuning
 from academy.judge import configurations, kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
 from academy.judge.trials import GROUPS, Plan, Trial, quick
 from academy.judge.trying import Attempt, Outcome, attempt, gradient_mode, ranks
+from academy.traces.observer import jitted_files
 
 #: Mutants of a file that are tried, at most.
 MUTANTS = 24
@@ -34,7 +37,8 @@ class File:
         return from_file(self.path, list(self.names) or None)
 
     def mutated(self, mutant: Mutant) -> list[Subject]:
-        module = import_source(mutant.apply(self.path.read_text("utf-8")), self.path.stem)
+        package = import_file(self.path.resolve(), cache.ROOT).__package__ or ""  # with the files that it imports
+        module = import_source(mutant.apply(self.path.read_text("utf-8")), self.path.stem, package=package)
         return of_module(module, str(self.path), list(self.names) or None)
 
     def mutants(self) -> list[Mutant]:
@@ -60,7 +64,8 @@ Source = File | Given
 @dataclass
 class Judged:
     """One function: what it was tried with, and what became of it. gradients: see `trying.gradient_mode`. stand_ins:
-    what its file asked of a GPU that isn't there, in a sentence. against: its reference."""
+    what its file asked of a GPU that isn't there, in a sentence. against: its reference. helpers: other
+    files that have kernels of it."""
 
     name: str
     gradients: str
@@ -68,6 +73,7 @@ class Judged:
     outcomes: list[Outcome] = field(default_factory=list)
     stand_ins: str = ""
     against: str = ""
+    helpers: list[str] = field(default_factory=list)
 
     @property
     def wrong(self) -> list[Outcome]:
@@ -274,7 +280,13 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
         return
     for subject, mode, plan in plans:
         against = f"{subject.name[:-1]}_reference, in place" if subject.derived else f"{subject.name}_reference"
-        yield Judged(subject.name, mode, plan.trials(groups), stand_ins=stand_in.used(), against=against)
+        told: dict[str, Any] = dict(stand_ins=stand_in.used(), against=against, helpers=_helpers(subject))
+        yield Judged(subject.name, mode, plan.trials(groups), **told)
+
+
+def _helpers(subject: Subject) -> list[str]:
+    module = inspect.getmodule(inspect.unwrap(subject.function))
+    return [Path(file).name for file in jitted_files(module)[1:]] if module and module.__file__ else []
 
 
 def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:

@@ -34,6 +34,7 @@ from academy.judge import (
 from academy.judge.findings import Remark, Skipped, Wrong
 from academy.judge.subject import Subject
 from academy.judge.trials import Plan, Trial
+from academy.traces.observer import jitted_files
 
 #: A result that may be wrong by chance only is judged over so many draws of the inputs.
 DRAWS = 16
@@ -450,7 +451,7 @@ class Attempt:
     def _watch(self) -> None:
         inputs = self.inputs()
         module = inspect.getmodule(inspect.unwrap(self.subject.function))
-        files = interpreted.jitted_files(module) if module else [_file(self.subject)]
+        files = jitted_files(module) if module else [_file(self.subject)]
         found = interpreted.findings(files, lambda: self.results(self.subject.function, inputs)[0])
         own = [finding for finding in found if finding.file == _file(self.subject)]
         for finding in own:

@@ -18,7 +18,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
-from types import CodeType
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -386,3 +387,23 @@ def _active(mask, pointers) -> np.ndarray:
     # Triton 3.6 and 3.7 pass a tensor descriptor's mask as a bare array.
     data = mask.data if isinstance(mask, triton_interpreter.TensorHandle) else mask
     return np.broadcast_to(np.asarray(data, dtype=bool), np.shape(pointers.data))
+
+
+def jitted_files(module: ModuleType) -> list[str]:
+    """The module's file, and those of the jitted functions that it uses: of any that it imports by name, and of files
+    that lie beside it or in its package."""
+    own = Path(module.__file__ or "").resolve()
+    folder = own.parents[(module.__package__ or "").count(".")]
+    found, waiting, known = {str(own): None}, [vars(module)], {id(vars(module))}
+    while waiting:
+        for value in list(waiting.pop().values()):
+            function = value
+            while hasattr(function, "fn") and not inspect.isroutine(function):  # jitted, tuned, with heuristics
+                function = function.fn
+            if function is not value and inspect.isfunction(function):
+                found[function.__code__.co_filename] = None
+            names = vars(value) if inspect.ismodule(value) else getattr(function, "__globals__", {})
+            if id(names) not in known and Path(names.get("__file__") or "/").is_relative_to(folder):
+                known.add(id(names))
+                waiting.append(names)
+    return [file for file in found if f"{os.sep}triton{os.sep}" not in file]

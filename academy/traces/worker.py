@@ -21,7 +21,7 @@ from academy import collecting, device, interpreter, misspelt, parent, trouble
 from academy.book.layout import KERNELS
 from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
-from academy.traces.observer import Launch, Observer, OutOfBounds
+from academy.traces.observer import Launch, Observer, OutOfBounds, jitted_files
 from academy.traces.recorder import Endless, Recorder
 from academy.traces.recording import launch_data
 from academy.traces.watched_memory import WatchedMemory
@@ -58,6 +58,9 @@ def record(
         recorder = Recorder(map(str, files), watched, max_steps)
         try:
             module = import_file(path, store.ROOT)
+            if not path.is_relative_to(store.ROOT):  # what it imports wasn't known before
+                files = list(dict.fromkeys([*files, *map(Path, jitted_files(module))]))
+                recorder.files |= {str(file.resolve()) for file in files}
             torch.manual_seed(0)
             with recorder.running(), schedule(seeds[0]):
                 example(module)

@@ -172,7 +172,7 @@ def test_coalescing_touches_the_guides_sectors(run, scripts):
 def recorded(module, call):
     """What a call's first launch did: bytes loaded and stored, and values(program, name), all that a name was given in
     the kernel itself."""
-    from academy.judge.interpreted import jitted_files
+    from academy.traces.observer import jitted_files
     from academy.traces.recorder import Recorder
     from academy.traces.recording import Recording
     from academy.traces.watched_memory import WatchedMemory
