@@ -68,7 +68,7 @@ def compile_launches(path: Path, seen: list[dict], arch: int, detail: bool = Tru
         module = import_file(path, ROOT) if within else import_path(path, f"compiled_{path.stem}")
         for launch in seen:
             home: ModuleType = module
-            if launch["file"] != str(path) and not hasattr(module, launch["kernel"]):
+            if launch["file"] != str(path) and (within or not hasattr(module, launch["kernel"])):
                 home = importlib.import_module(launch["module"])
             kernel = getattr(home, launch["kernel"])
             while hasattr(kernel, "configs") or not hasattr(kernel, "arg_names"):

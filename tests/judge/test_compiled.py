@@ -49,8 +49,11 @@ def twice_reference(x):
 """
 
 
-def judged(tmp_path, monkeypatch, edit=("", ""), result="x * 2"):
-    (tmp_path / "helper.py").write_text(HELPER.format(result=result))
+OWN = KERNEL[KERNEL.index("@triton.jit") : KERNEL.index("def twice(")]
+
+
+def judged(tmp_path, monkeypatch, edit=("", ""), result="x * 2", helper=HELPER):
+    (tmp_path / "helper.py").write_text(helper.format(result=result))
     path = tmp_path / "kernel.py"
     path.write_text(KERNEL.replace(*edit))
     monkeypatch.syspath_prepend(tmp_path)
@@ -74,6 +77,17 @@ def test_what_does_not_compile_is_named(tmp_path, monkeypatch, edit, code, messa
 
 def test_a_helper_beside_the_file_is_compiled_too(tmp_path, monkeypatch):
     assert {each.state for each in judged(tmp_path, monkeypatch)[0]} == {"right"}
+
+
+def test_a_kernel_of_a_helper_is_compiled_though_the_file_has_one_of_its_name(tmp_path, monkeypatch):
+    broken = OWN.replace("    x = tl", "    tl.nothing()\n    x = tl")
+    launched = (
+        KERNEL.replace(OWN, broken)
+        .replace("kernel[(len", "helper.kernel[(len")
+        .replace("from helper", "import helper\nfrom helper")
+    )
+    outcomes, _ = judged(tmp_path, monkeypatch, (KERNEL, launched), helper=HELPER + OWN)
+    assert {each.state for each in outcomes} == {"right"}, outcomes
 
 
 def test_what_one_card_lacks_is_a_remark(tmp_path, monkeypatch):
