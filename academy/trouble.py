@@ -60,9 +60,10 @@ def of(error: BaseException) -> Trouble | None:
 
 def _said(error: OSError, asks: str) -> str:
     cached = asks == "triton"
-    if error.filename:
-        return in_words(error) + (f", {_CACHE}" if cached else "")
-    where = os.environ.get("TRITON_CACHE_DIR", "~/.triton/cache") if cached else tempfile.gettempdir()
+    if error.filename or error.errno == errno.ENOENT:  # without a name: tempfile, which says where it has looked
+        return in_words(error) + (f", {_CACHE}" if cached and error.filename else "")
+    temporary = tempfile.tempdir or "a folder for temporary files"
+    where = os.environ.get("TRITON_CACHE_DIR", "~/.triton/cache") if cached else temporary
     other = f", {_CACHE}," if cached else ", or standard output,"
     return f"a file in {where}{other} can't be written: {in_words(error)}"
 

@@ -4,6 +4,7 @@ else. And nothing of it is remembered."""
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,17 @@ def raised(source: str, name: str) -> BaseException:
 )
 def test_whose_it_is(source, name, found):
     assert (trouble.of(raised(source, name)) is not None) is found
+
+
+def test_no_folder_for_temporary_files(monkeypatch, capsys):
+    def nowhere(*_, **__):
+        return tempfile._get_default_tempdir()
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [MISSING])
+    monkeypatch.setattr("academy.exercises.command._list", nowhere)
+    assert cli.main(["exercise", "list"]) == 2
+    assert f"No usable temporary directory found in ['{MISSING}']" in said_once(capsys.readouterr().err, "exercise")
 
 
 # ---------------------------------------------------------------- every command, as a shell runs it
