@@ -30,7 +30,7 @@ def main(
     """Compare a public function and its gradients with float64 in a few cases, print the table, and exit.
 
     Args:
-        function: the public function. Its file's docstring is the help text, and in the repository benchmarks/<file>.py
+        function: the public function. Its file's docstring is the help text, and in the repository operations/<file>.py
             says what is timed on a GPU.
         reference: the same in plain PyTorch; in float64 it gives the right result.
         cases: the arguments by name. A tuple is the shape of a random tensor; anything else is passed on unchanged.

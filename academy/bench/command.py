@@ -26,7 +26,7 @@ from academy import cache, device, launch, timing  # before anything imports tri
 from academy.bench import run
 from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
-from academy.book import benchmarks, layout
+from academy.book import facts, layout
 from academy.progress import bar
 from academy.results import figures, store
 from academy.results.tables import Table
@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.ladder and (arguments.only or arguments.json or arguments.list or arguments.minutes):
         parser.error("--ladder goes with --results only")
     try:
-        if not (ROOT / layout.BENCHMARKS).is_dir():
+        if not (ROOT / layout.OPERATIONS).is_dir():
             raise ValueError("benchmarks are part of the repository, not of the installed package: run it in a clone")
         if arguments.ladder:
             from academy.bench import ladder_run
@@ -240,7 +240,7 @@ def print_speed(kernel_file: Path) -> None:
     repository there is no benchmark, and nothing is printed.
     """
     name = kernel_file.relative_to(kernel_file.parents[2]).as_posix()
-    found = [path for path in benchmarks.files(ROOT) if name in benchmarks.kernels(path).values()]
+    found = [path for path in facts.measured(ROOT) if name in facts.kernels(path).values()]
     if not found:
         return
     begin, gpu = time.monotonic(), timing.Gpu(warmup_ms=10, measure_ms=40)

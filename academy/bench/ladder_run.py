@@ -32,7 +32,7 @@ def variant(name: str, root: Path = ROOT) -> Variant:
     """
     function, found = ladder.function_name(name, root), ladder.rungs(name, root)
     if str(root) not in sys.path:
-        sys.path.append(str(root))  # for `from benchmarks.softmax import inputs`
+        sys.path.append(str(root))  # for `from operations.softmax import inputs`
     module = syntax.import_path(root / ladder.BENCHMARKS / f"{name}.py", f"benchmarks_ladders_{name}")
     modules = {rung.word: importlib.import_module(rung.module) for rung in found}
     if missing := [rung.path for rung in found if not hasattr(modules[rung.word], function)]:

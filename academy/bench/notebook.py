@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from academy.book import benchmarks, layout
+from academy.book import facts, layout
 from academy.book.layout import ROOT
 from academy.results import figures, pages, plots, store
 
@@ -44,7 +44,7 @@ def speed(name: str, which: str = "forward", variants=("",), live=(), seconds: f
     """A plot of one pass of an operation beside its peers, with its data.
 
     Args:
-        name: of the operation: that of its file in `benchmarks/`, without `.py`.
+        name: of the operation: that of its file in `operations/`, without `.py`.
         which: "forward", "backward" or "forward+backward".
         variants: names of the `BENCH` variants to show; "" is the one without a name.
         live: the shapes that are measured where no results are committed but a GPU is there.
@@ -59,7 +59,7 @@ def speed(name: str, which: str = "forward", variants=("",), live=(), seconds: f
     if "operation" in record and store.stale(record, ROOT):
         where = f"Stale: the kernel has changed since this was measured. {where}"
     file = _file(name)
-    axes = benchmarks.axes(file) if file else ()
+    axes = facts.axes(file) if file else ()
     drawn = pages.plots_of_pass(found, f"notebook-{name}", axes)
     return Shown([*drawn, pages.table(found, axes).html(), f"<p>{html.escape(where)}</p>"], where)
 
@@ -91,7 +91,7 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
 
 def _file(name: str) -> Path | None:
     """What says how an operation is measured."""
-    return next((f for root in (ROOT, BROUGHT) if (f := layout.benchmark(root, name)).is_file()), None)
+    return next((f for root in (ROOT, BROUGHT) if (f := layout.facts(root, name)).is_file()), None)
 
 
 def _gpu():

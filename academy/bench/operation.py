@@ -1,4 +1,4 @@
-"""What `benchmarks/<op>.py` says of an operation: which files compute it, what is measured, and against whom.
+"""What `operations/<op>.py` says of measuring: which files compute an operation, what is measured, and against whom.
 
 Such a file has these names:
 
@@ -7,7 +7,7 @@ Such a file has these names:
 | `LESSON`, `FAST` | the kernel files, as `"classics.layernorm"` and `"fast.layernorm"` (or None) |
 | `BACKWARD` | the file with the backward pass of `FAST`, or without one of `LESSON`, where that has one of its own |
 | `FUNCTION` | the public function of both |
-| `AXES` | the names of a shape's axes, a tuple of strings; may be imported from another file of `benchmarks/` |
+| `AXES` | the names of a shape's axes, a tuple of strings; may be imported from another file of `operations/` |
 | `cost(shape, dtype)` | pass -> `bytes_read`, `bytes_written`, `operations` that the operation needs at least |
 | `EXAMPLES` | kernel file -> what its `EXAMPLE` must move, as `cost` gives it; the recording is compared |
 | `BENCH` | what is measured, a dictionary |
@@ -47,7 +47,7 @@ from types import ModuleType
 
 import torch
 
-from academy.book import benchmarks, layout, syntax
+from academy.book import facts, layout, syntax
 from academy.book.layout import ROOT
 from academy.results import store
 
@@ -126,7 +126,7 @@ def compiled(function: Callable) -> Callable:
 
 @dataclass
 class Operation:
-    """A file of `benchmarks/` with something to measure.
+    """A file of `operations/` with something to measure.
 
     name: its name without `.py`. files: provider -> kernel file, relative to the repository. sources: provider -> hash
     of that file's code (see `store`).
@@ -139,14 +139,14 @@ class Operation:
 
     @classmethod
     def from_file(cls, path: Path, root: Path = ROOT) -> Operation:
-        """Import `benchmarks/<op>.py` and the kernels that it names. Raises ValueError naming the key that is wrong."""
+        """Import `operations/<op>.py` and the kernels that it names. Raises ValueError naming the key that is wrong."""
         module = load(path)
-        files = benchmarks.kernels(path)
+        files = facts.kernels(path)
         functions = {
             provider: getattr(importlib.import_module(layout.dotted(file)), module.FUNCTION)
             for provider, file in files.items()
         }
-        variants = read(module.BENCH, module.cost, functions, f"benchmarks/{path.name}")
+        variants = read(module.BENCH, module.cost, functions, f"operations/{path.name}")
         return cls(path.stem, files, variants, store.sources(files, root))
 
     def cases(self) -> Iterator[tuple[Variant, tuple[int, ...], torch.dtype]]:
@@ -157,12 +157,12 @@ class Operation:
 
 
 def load(path: Path) -> ModuleType:
-    """Import a file of `benchmarks/`. It may import its neighbours as `benchmarks._products`."""
+    """Import a file of `operations/`. It may import its neighbours as `operations._products`."""
     from academy import device  # noqa: F401  before anything imports triton
 
     if str(path.parents[1]) not in sys.path:
         sys.path.append(str(path.parents[1]))
-    return syntax.import_path(path, f"benchmarks_{path.stem}")
+    return syntax.import_path(path, f"operations_{path.stem}")
 
 
 REQUIRED = {"shapes", "dtypes", "inputs", "eager"}
@@ -190,8 +190,8 @@ def read(bench: dict, cost: Callable, functions: dict[str, Callable], where: str
 
 
 def discover() -> list[Operation]:
-    """Every operation of `benchmarks/`."""
-    return [Operation.from_file(path) for path in benchmarks.files(ROOT)]
+    """Every operation of `operations/`."""
+    return [Operation.from_file(path) for path in facts.measured(ROOT)]
 
 
 def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict | None] | None:
@@ -199,8 +199,8 @@ def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict |
 
     kernel_file: relative to the repository.
     """
-    for path in benchmarks.files(root):
-        if kernel_file in benchmarks.shown(path):
-            costs = getattr(load(path), "EXAMPLES", {}).get(benchmarks.module_name(kernel_file))
-            return f"benchmarks/{path.name}", syntax.line_of(path.read_text("utf-8"), "EXAMPLES"), costs
+    for path in facts.measured(root):
+        if kernel_file in facts.shown(path):
+            costs = getattr(load(path), "EXAMPLES", {}).get(facts.module_name(kernel_file))
+            return f"operations/{path.name}", syntax.line_of(path.read_text("utf-8"), "EXAMPLES"), costs
     return None

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The package of the kernel files.
 KERNELS = "annotated_examples"
 DERIVATIONS = "backprop_math"
-CASES = "cases"
+OPERATIONS = "operations"
 EXERCISES = "exercises"
 DOCS = "docs"
 FIGURES = "docs/figures"
@@ -77,9 +77,9 @@ def derivations(root: Path) -> list[Path]:
     return sorted((root / DERIVATIONS).glob("*.md"))
 
 
-def cases(root: Path) -> list[Path]:
-    """Each names the calls of kernels that are compared with the derivation of the same name."""
-    return sorted((root / CASES).glob("[!_]*.py"))
+def operations(root: Path) -> list[Path]:
+    """One file for each operation: the calls that are compared with formulas, and what is measured."""
+    return sorted((root / OPERATIONS).glob("[!_]*.py"))
 
 
 def exercises(root: Path) -> list[Path]:
@@ -97,14 +97,9 @@ def documents(root: Path) -> list[Path]:
     return sorted([*docs.rglob("*.md"), *docs.rglob("*.py"), *root.glob("*.md")])
 
 
-def benchmarks(root: Path) -> list[Path]:
-    """What is measured: one file an operation, and what several share."""
-    return sorted((root / BENCHMARKS).glob("*.py"))
-
-
-def benchmark(root: Path, name: str) -> Path:
-    """What is measured of one operation (`softmax`) or ladder (`ladders/softmax`), whether it is there or not."""
-    return root / BENCHMARKS / f"{name}.py"
+def facts(root: Path, name: str) -> Path:
+    """The file about an operation (`softmax`) or a ladder (`ladders/softmax`), whether it is there or not."""
+    return root / (BENCHMARKS if "/" in name else OPERATIONS) / f"{name}.py"
 
 
 def results(root: Path, name: str = "*") -> list[Path]:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from academy.book import benchmarks, layout
+from academy.book import facts, layout
 from academy.book.directives import cited
-from academy.book.layout import CASES, FIGURES, LEARNING_PATH
+from academy.book.layout import FIGURES, LEARNING_PATH, OPERATIONS
 from academy.book.learning_path import LearningPath
 from academy.book.maths import equations
 from academy.book.problems import Problem
@@ -43,19 +43,17 @@ def incomplete(root: Path) -> list[Problem]:
 
 
 def unfinished(root: Path) -> list[Problem]:
-    """The same, and what `academy check` finds out by running: no derivation, no case, no benchmark."""
+    """The same, and what `academy check` finds out by running: no derivation, no facts."""
     tags = {each.tag for path in layout.derivations(root) for each in equations(path.read_text("utf-8"), "")}
-    cases = "\n".join(path.read_text("utf-8") for path in layout.cases(root))
-    measured = {file for path in benchmarks.files(root) for file in benchmarks.shown(path)}
+    measured = {file for path in facts.measured(root) for file in facts.shown(path)}
     problems = []
     for path, text, name in _shown(root):
         operation = path.stem
         if not tags & set(cited(text)) and not (root / layout.DERIVATIONS / f"{operation}.md").is_file():
             problems.append((path, f"{name} cites no tag of a derivation: write backprop_math/{operation}.md"))
-        if f'"{name}"' not in cases:
-            problems.append((path, f"no case names {name}: write {CASES}/{operation}.py"))
         if path.relative_to(root).as_posix() not in measured:
-            problems.append((path, f"{name} is in no benchmark: write benchmarks/{operation}.py"))
+            message = f"{name} is LESSON, FAST or part of no operation: write {OPERATIONS}/{operation}.py"
+            problems.append((path, message))
     return incomplete(root) + [_problem(root, path, message) for path, message in problems]
 
 

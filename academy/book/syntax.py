@@ -115,8 +115,12 @@ def unguarded_backwards(text: str) -> list[ast.FunctionDef]:
     return [method for method in functions if "autograd.once_differentiable" not in decorators[method]]
 
 
+#: What modules whose imports are followed begin with.
+_FOLLOWED = (f"{layout.KERNELS}.", f"{layout.OPERATIONS}.")
+
+
 def built_on(files: Iterable[Path], root: Path) -> list[Path]:
-    """These kernel files and those under `root` that they import, directly or not."""
+    """These files and those of kernels and operations under `root` that they import, directly or not."""
     found = list(dict.fromkeys(files))
     for file in found:  # grows while it is walked
         found += [other for other in imported_kernels(file.read_text("utf-8"), root) if other not in found]
@@ -124,30 +128,37 @@ def built_on(files: Iterable[Path], root: Path) -> list[Path]:
 
 
 def imported_kernels(text: str, root: Path) -> list[Path]:
-    """The kernel files under `root` that a text imports, such as gemm for gemm_splitK, in the order of the text."""
-    names = _imports(text) if layout.KERNELS in text else []
+    """The files of kernels (and of operations) under `root` that a text imports, such as gemm for gemm_splitK, in the
+    order of the text."""
+    names = _imports(text) if any(folder in text for folder in _FOLLOWED) else []
     return [file for name in names if (file := kernel_file(name, root))]
 
 
 def kernel_file(name: str, root: Path) -> Path | None:
-    """The kernel file under `root` of a module's whole dotted name, if it is one."""
+    """The file under `root` of a kernel's (or an operation's) whole dotted name, if it is one."""
     place = root / name.replace(".", "/")
     for file in (place.with_suffix(".py"), place / "__init__.py"):
-        if name.startswith(f"{layout.KERNELS}.") and file.is_file() and layout.is_module(file):
+        if name.startswith(_FOLLOWED) and file.is_file() and layout.is_module(file):
             return file
     return None
 
 
 @lru_cache(maxsize=256)
 def _imports(text: str) -> list[str]:
-    """Dotted names of kernel modules, and of what is taken from them, which may be modules too."""
+    """Dotted names of modules of kernels and operations, and of what is taken from them, which may be modules too."""
     names: list[str] = []
     for node in statements(tree(text)):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    return [name for name in dict.fromkeys(names) if name.startswith(f"{layout.KERNELS}.")]
+    return [name for name in dict.fromkeys(names) if name.startswith(_FOLLOWED)]
+
+
+def imported_names(text: str) -> set[str]:
+    """What a module's own imports at its top bind."""
+    imports = [node for node in tree(text).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return {(alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names}
 
 
 def tokens(text: str) -> Iterator[tokenize.TokenInfo]:

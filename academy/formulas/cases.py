@@ -1,9 +1,12 @@
-r"""What calls of the kernels are compared with a derivation's formulas: the files cases/<derivation>.py.
+r"""What calls of the kernels are compared with a derivation's formulas: said in operations/<op>.py.
 
 ```python
 from academy.formulas.cases import case
 
-BOTH = ("classics.layernorm", "fast.layernorm")         # files under annotated_examples
+LESSON = "classics.layernorm"                           # files under annotated_examples
+FAST = "fast.layernorm"
+DERIVATION = "layernorm"                                # the page with the tags
+BOTH = (LESSON, FAST)
 
 
 @case(modules=BOTH, returns="LN-Y", gradients={"X": "LN-X", "gamma": "LN-gamma", "beta": "LN-beta"})
@@ -51,13 +54,14 @@ A case gets `module`, and by the names of its parameters the page's symbols, its
 A tag may be composed: `MM-X(nabla_C = MM-relu-Z)` is the formula MM-X with the result of MM-relu-Z put in for nabla_C.
 That also serves formulas made of a name whose definition overflows: `SM-x(y = SM)`, where SM is the stable form of y.
 
-Case files are imported by their path (`load`), also where triton is missing, since the site says what is compared. So
-a file imports no more than the standard library; the rest is imported inside of the function that needs it. It
-imports no kernel at all: it is handed the modules, so that a mutated copy can be judged too.
+The files are imported by their path (`load`), also where triton is missing, since the site says what is compared. So a
+file imports the standard library, torch and its neighbours; the rest is imported inside of the function that needs it.
+A case imports no kernel at all: it is handed the modules, so that a mutated copy can be judged too.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -112,14 +116,18 @@ def case(**keywords: Any) -> Callable[[Callable], Case]:
 
 
 def load(path: Path) -> dict[str, Case]:
-    """The cases of a file, which is imported by its path."""
+    """The cases that a file defines. It is imported by its path, and may take something from its neighbours, as
+    `operations._attention`."""
     return _load(path, path.stat().st_mtime_ns)
 
 
 @cache
 def _load(path: Path, _time: int) -> dict[str, Case]:
-    module = syntax.import_path(path, f"cases_of_{path.stem}")
-    return {name: value for name, value in vars(module).items() if isinstance(value, Case)}
+    if str(path.parents[1]) not in sys.path:
+        sys.path.insert(0, str(path.parents[1]))
+    module = syntax.import_path(path, f"operations_{path.stem}")
+    taken = syntax.imported_names(path.read_text("utf-8"))
+    return {name: value for name, value in vars(module).items() if isinstance(value, Case) and name not in taken}
 
 
 # ---------------------------------------------------------------- what is read from it
@@ -154,7 +162,7 @@ class Call:
 class Comparison:
     """A case for one of its modules. Symbols are named as Python names them.
 
-    path: of the case file. place: its line there, for messages. explicit: it returns the gradients.
+    path: of the file with the case. place: its line there, for messages. explicit: it returns the gradients.
     """
 
     page: Page = field(repr=False)

@@ -47,8 +47,8 @@ class Project:
         return layout.kernels(self.root)
 
     def case_files(self) -> list[Path]:
-        """Each names the calls of kernels that are compared with the derivation of the same name."""
-        return layout.cases(self.root)
+        """Each names calls of kernels that are compared with the formulas of its `DERIVATION`."""
+        return layout.operations(self.root)
 
     def documents(self) -> list[Path]:
         """Other pages and notebooks, in which a formula may be cited but not typed."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from academy.book import front_matter
+from academy.book import facts, front_matter
 from academy.book.problems import PageError
 from academy.book.tex import bare
 from academy.formulas.cases import Comparison
@@ -40,7 +40,7 @@ class Checked:
 
 @dataclass
 class Report:
-    """A page: problem is "" if everything holds. exempt: it has no case file."""
+    """A page: problem is "" if everything holds. exempt: no file of `operations/` names it."""
 
     path: str
     title: str
@@ -56,8 +56,8 @@ def report(path: str | Path, root: Path | None = None) -> Report:
 
 
 def sources(path: str | Path, root: Path) -> list[Path]:
-    """The files that the report of a derivation is made from: the page, and its case file if it has one."""
-    return [root / path, *(file for file in Project(root).case_files() if file.stem == Path(path).stem)]
+    """The files that the report of a derivation is made from: the page, and the files with its cases."""
+    return [root / path, *facts.of_derivation(root, Path(path).stem)]
 
 
 @cache
@@ -70,8 +70,9 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
         made.problem = str(error.problem)
         return made
     for file in sources(path, project.root)[1:]:
-        comparisons, problems = case_reader.read(file, project.shown(file), page, project.has_module)
-        made.problem = "".join(map(str, problems[:1]))
+        found, problems = case_reader.read(file, project.shown(file), page, project.has_module)
+        comparisons += found
+        made.problem = made.problem or "".join(map(str, problems[:1]))
     made.title = str(front_matter.values(page.text).get("title", path.stem))
     for at, step in enumerate(page.steps):
         if step.equation:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from academy import cache, imports
-from academy.book import syntax
+from academy.book import facts, syntax
 from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import case_reader, citations, coverage, equations, kernels
@@ -33,8 +33,8 @@ def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Resul
 
     What has passed is not looked at again as long as nothing of it changes (`academy.cache`).
 
-    Derivations: equations and kernels. Case files: the same for their derivation. Kernel files: the same for the
-    derivations whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
+    Derivations: equations and kernels. Files of operations: the same for their derivation. Kernel files: the same for
+    the derivations whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
     """
     from academy import device  # noqa: F401  before anything imports triton: here it decides where kernels run
 
@@ -66,7 +66,7 @@ def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Resul
 
 
 def syntax_errors(files: Iterable[Path] | None = None) -> list[Problem]:
-    """Files among `files` (default: kernel and case files) that aren't valid Python: nothing else can be said about
+    """Files among `files` (default: kernels and operations) that aren't valid Python: nothing else can be said about
     them."""
     project = Project.here()
     everything = (*project.kernels(), *project.case_files())
@@ -76,29 +76,35 @@ def syntax_errors(files: Iterable[Path] | None = None) -> list[Problem]:
 
 
 def declared(project: Project, pages: list[Page]) -> tuple[dict[Path, list[Comparison]], list[Problem]]:
-    """The cases of each page that has a case file, and what is wrong with them before anything is run."""
+    """The cases of each page that some file of an operation names, and what is wrong with them before they are run."""
     found: dict[Path, list[Comparison]] = {}
     problems: list[Problem] = []
     owners: dict[str, Path] = {}
-    files = {path.stem: path for path in project.case_files()}
+    files = {path: facts.derivation(path) for path in project.case_files()}
     for page in pages:
-        if file := files.get(page.path.stem):
-            found[page.path], wrong = case_reader.read(file, project.shown(file), page, project.has_module)
-            # A case that can't be read would make each of its tags one more problem.
-            problems += wrong or coverage.uncompared_tags(page, found[page.path])
+        wrong, mine = list[Problem](), [path for path, name in files.items() if name == page.path.stem]
+        for file in mine:
+            cases, mistakes = case_reader.read(file, project.shown(file), page, project.has_module)
+            found.setdefault(page.path, []).extend(cases)
+            wrong += mistakes
+        # A case that can't be read would make each of its tags one more problem.
+        problems += wrong or (coverage.uncompared_tags(page, found[page.path]) if mine else [])
         for tag, steps in page.tags().items():
             if owners.setdefault(tag, page.path) != page.path:
                 message = f"tag {tag} is also on {owners[tag]}: a tag has one home"
                 problems.append(Problem.at(page.path, page.text, steps[0].pos, message))
-    for name in sorted(set(files) - {path.stem for path in project.derivations()}):
-        message = f"there is no derivation backprop_math/{name}.md"
-        problems.append(Problem.at(project.shown(files[name]), files[name].read_text("utf-8"), 0, message))
+    known = {path.stem for path in project.derivations()}
+    for path, name in files.items():
+        if name not in known:
+            text = path.read_text("utf-8")
+            message = f"there is no derivation backprop_math/{name}.md" if name else "DERIVATION names no page"
+            problems.append(Problem.on(project.shown(path), text, syntax.line_of(text, "DERIVATION"), message))
     return found, problems
 
 
 def _touches(page: Page, found: dict, chosen: list[Path], project: Project) -> bool:
     files = [project.root / page.path, *(project.module_path(case.module) for case in found.get(page.path, ()))]
-    files += [path for path in project.case_files() if path.stem == page.path.stem]
+    files += facts.of_derivation(project.root, page.path.stem)
     return not set(files).isdisjoint(chosen)
 
 
@@ -115,7 +121,7 @@ def _unless_known(part: Callable[..., Result], what: Any, project: Project) -> R
 
 
 def _decides(what: Page | list[Comparison], project: Project) -> list:
-    """A page's text; of comparisons also the case file, and the kernels with all that they build on. The code that
+    """A page's text; of comparisons also the files of the cases, the kernels, and all that they build on. The code that
     compares and that those import, and what kernels run on."""
     from academy.device import INTERPRET
 
@@ -123,7 +129,8 @@ def _decides(what: Page | list[Comparison], project: Project) -> list:
     files: list[Path] = []
     if isinstance(what, list):
         modules = dict.fromkeys(comparison.module for comparison in what)
-        files = syntax.built_on([what[0].path, *map(project.module_path, modules)], project.root)
+        said = dict.fromkeys(comparison.path for comparison in what)
+        files = syntax.built_on([*said, *map(project.module_path, modules)], project.root)
     texts = {str(project.shown(file)): file.read_text("utf-8") for file in files}
     code = {name for text in texts.values() for name in imports.of_academy(text)}
     machine = "interpreter" if INTERPRET else torch.cuda.get_device_name()

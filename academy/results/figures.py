@@ -163,7 +163,7 @@ def measured(key: str, root: Path) -> str | None:
     if parts[0] in EXPERIMENTS and parts[1:2] != ["ladder"]:
         return _experiment(root, parts[0], "/".join(parts[1:]))
     operation, _, variant = parts[0].partition(":")
-    if len(parts) != 4 or not layout.benchmark(root, operation).is_file():
+    if len(parts) != 4 or not layout.facts(root, operation).is_file():
         return None
     if parts[1] == "ladder":
         return _rung(first(root, f"ladder/{operation}"), parts[2], parts[3])
@@ -226,7 +226,7 @@ def ladder_times(record: dict, case: dict) -> dict[str, Time]:
 
 def _of_ladder(parts: list[str], root: Path) -> str | None:
     name, _, shape = parts[0].partition("@")
-    if len(parts) != 3 or not layout.benchmark(root, f"ladders/{name}").is_file():
+    if len(parts) != 3 or not layout.facts(root, f"ladders/{name}").is_file():
         return None
     forms = {"ms": milliseconds, "share": percent, "gain": "{:.2f}x".format}
     if (record := first(root, f"ladders/{name}")) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from academy.book import benchmarks
+from academy.book import facts
 from academy.results import store
 from academy.results.figures import OURS, Pass, between, passes, results
 from academy.results.pages import PASS_NAMES, above_the_limit, by_variant, figure, kinds, providers_of
@@ -26,7 +26,7 @@ def summary(root: Path) -> list[str]:
     if not out:
         out = ['!!! note "Not measured yet"', "", "    No results are committed.", ""]
     have = {record["operation"] for _, record in found}
-    waiting = [path.stem for path in benchmarks.files(root) if path.stem not in have]
+    waiting = [path.stem for path in facts.measured(root) if path.stem not in have]
     if waiting:
         out += ["", f"Not measured yet: {', '.join(f'`{name}`' for name in waiting)}.", ""]
     return out

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from markupsafe import escape
 
-from academy.book import benchmarks, layout
+from academy.book import facts, layout
 from academy.results import figures, plots, store
 from academy.results import ladder as runnable
 from academy.results.figures import OURS, Pass, between, label, memory, milliseconds, passes, percent, results
@@ -45,8 +45,8 @@ def operation(name: str, root: Path) -> list[str]:
     if not found:
         out += ['!!! note "Not measured yet"', "", f"    No results of `{name}` are committed.", ""]
         for device, steps in results(root, f"ladder/{name}"):
-            out += ladder(steps, f"{device}-{name}", "##", benchmarks.axes(layout.benchmark(root, name)))
-    files = list(benchmarks.kernels(layout.benchmark(root, name)).values())
+            out += ladder(steps, f"{device}-{name}", "##", facts.axes(layout.facts(root, name)))
+    files = list(facts.kernels(layout.facts(root, name)).values())
     out += ["", "## Measure it yourself", ""]
     if files:
         out += ["Its script shows the main numbers within seconds:", "", "```sh", f"python {files[-1]}", "```", ""]
@@ -55,7 +55,7 @@ def operation(name: str, root: Path) -> list[str]:
 
 
 def _device(name: str, device: str, record: dict, level: str, root: Path) -> list[str]:
-    axes = benchmarks.axes(layout.benchmark(root, name))
+    axes = facts.axes(layout.facts(root, name))
     out = [_provenance(record), ""]
     if old := store.stale(record, root):
         out += ['!!! warning "Stale"', "", f"    {_stale(record, old)}", ""]
@@ -75,8 +75,8 @@ def _device(name: str, device: str, record: dict, level: str, root: Path) -> lis
 
 def _runnable_ladder(name: str, level: str, root: Path) -> list[str]:
     """Where the rungs are that can be run."""
-    fast = benchmarks.kernels(layout.benchmark(root, name)).get("fast", "")
-    page = f"/kernels/{benchmarks.module_name(fast).replace('.', '/')}.md" if fast else ""
+    fast = facts.kernels(layout.facts(root, name)).get("fast", "")
+    page = f"/kernels/{facts.module_name(fast).replace('.', '/')}.md" if fast else ""
     where = f"[the fast version's page]({page}#the-ladder)" if page else "the fast version's page"
     text = (
         f"Each step on the way here can be run: {where} shows them, and `academy bench --ladder {name}` measures them."

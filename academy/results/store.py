@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from academy import textfiles
-from academy.book import benchmarks, layout
+from academy.book import facts, layout
 from academy.results import measured_code
 
 
@@ -124,7 +124,7 @@ def stale(record: dict, root: Path) -> list[dict]:
     """The cases and host times in which one of our providers was measured with other code than its file has now."""
     now = {}
     with suppress(FileNotFoundError, SyntaxError):  # then everything is stale
-        now = sources(benchmarks.kernels(layout.benchmark(root, record["operation"])), root)
+        now = sources(facts.kernels(layout.facts(root, record["operation"])), root)
     return [entry for entry in [*record["cases"], *record.get("host", [])] if entry["sources"] != now]
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from markdown import Extension
 from markdown.preprocessors import Preprocessor
 
-from academy.book import front_matter, layout, operations, syntax
+from academy.book import facts, front_matter, layout, syntax
 from academy.book.directives import fenced, on_line
 from academy.book.splitter import SourceError, split
 from academy.book.texts import read
@@ -219,8 +219,8 @@ class Lines(Preprocessor):
 
     def lacking(self, page: Page) -> str:
         """What the list says of one with which no kernel is compared."""
-        cases = self.index.root / operations.CASES / Path(page.source).with_suffix(".py").name
-        return "" if cases.is_file() else "No kernel yet: only the formulas are checked."
+        compared = facts.of_derivation(self.index.root, Path(page.source).stem)
+        return "" if compared else "No kernel yet: only the formulas are checked."
 
     def reference(self, _: str) -> list[str]:
         """The public functions of all kernels that have a page, by group, for mkdocstrings."""

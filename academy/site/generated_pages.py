@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from academy.book import benchmarks, layout, syntax
+from academy.book import facts, layout, syntax
 from academy.book.texts import heading, read
 from academy.site.library import Library, Page
 
@@ -41,7 +41,7 @@ def _markdown(library: Library, page: Page) -> str:
     if page.kind != "benchmark":
         return f"[[{page.kind}: {page.source}]]\n"
     benchmark = Path(page.source)
-    files = benchmarks.kernels(library.root / benchmark)
+    files = facts.kernels(library.root / benchmark)
     names = {"lesson": "the lesson", "fast": "its fast version"}
     kernels = " and ".join(f"[{names[provider]}]({library.pages[path].href})" for provider, path in files.items())
     return (

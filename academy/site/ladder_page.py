@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from academy.book import benchmarks
+from academy.book import facts
 from academy.results import figures, ladder, pages, plots
 from academy.results.tables import Html
 from academy.site.rung_code import Line, code_of, difference
@@ -28,7 +28,7 @@ def pieces(name: str, root: Path) -> list[str]:
     results = figures.results(root, f"ladders/{name}")
     device, record = results[0] if results else ("", None)
     out: list[str] = [_where(name, record, root)]
-    axes = benchmarks.axes(root / ladder.BENCHMARKS / f"{name}.py")
+    axes = facts.axes(root / ladder.BENCHMARKS / f"{name}.py")
     out += _charts(record, found, f"{device}-{name}", axes) if record else []
     before: list[Line] = []
     for rung in found:

@@ -2,8 +2,8 @@
 
 Everything is read from the files themselves, so that adding an operation needs no list to be kept:
 
-- annotated_examples/<group>/<op>.py, backprop_math/<op>.md and benchmarks/<op>.py have a page each;
-- benchmarks/<op>.py says which kernel file is an operation's lesson, and which its fast version;
+- annotated_examples/<group>/<op>.py, backprop_math/<op>.md and operations/<op>.py have a page each;
+- operations/<op>.py says which kernel file is an operation's lesson, and which its fast version;
 - exercises/<stage>/<name>.py has a page, and belongs to another one;
 - a display equation with `\\tag{NAME}` in backprop_math is the home of that tag;
 - `[[eq: NAME]]` and `[[tag: NAME]]` in a kernel file cite it.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from academy.book import benchmarks, exercise_files, front_matter, layout
+from academy.book import exercise_files, facts, front_matter, layout
 from academy.book.directives import cited
 from academy.book.learning_path import LearningPath
 from academy.book.maths import Equation, equations
@@ -88,7 +88,7 @@ class Library:
     def read(cls, root: str | Path = ".", docs: str = "docs") -> Library:
         """Index the project under `root`. The index is made again only when a file in it changed."""
         root = Path(root)
-        lists = layout.kernels, layout.derivations, layout.benchmarks, layout.exercises, layout.tests
+        lists = layout.kernels, layout.derivations, layout.operations, layout.exercises, layout.tests
         found = [path for files in lists for path in files(root)]
         found += (root / docs).glob("learn/index.md")
         return _index(root, docs, tuple((path, path.stat().st_mtime_ns) for path in found))
@@ -193,15 +193,15 @@ class Library:
 
     def _add_operations(self) -> None:
         known: set[str] = set()
-        for file in benchmarks.files(self.root):
-            kernels = benchmarks.kernels(file)
+        for file in facts.measured(self.root):
+            kernels = facts.kernels(file)
             lesson = kernels.get("lesson", "")
             if lesson in self.pages:
-                name = f"benchmarks/{file.name}"
+                name = f"operations/{file.name}"
                 title = f"{self.pages[lesson].name}: benchmark"
                 about = f"How fast {file.stem} is on each device that was measured, beside its peers and the limit."
                 self.pages[name] = Page(f"benchmarks/{file.stem}.md", "benchmark", name, title, about)
-                parts = [path for path in benchmarks.shown(file) if path not in kernels.values()]
+                parts = [path for path in facts.shown(file) if path not in kernels.values()]
                 self._add_operation(lesson, kernels.get("fast", ""), name, *parts)
                 known |= {*kernels.values(), *parts}
         for page in self.shown("kernel"):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from academy.book import benchmarks, layout, syntax
+from academy.book import facts, layout, syntax
 from academy.book.layout import ROOT
 from academy.book.tex import bare
 from academy.book.texts import digest
@@ -117,9 +117,9 @@ def results(operation: str) -> list[str]:
         return pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
 
     files = sorted((ROOT / layout.RESULTS).rglob(f"{operation or '*'}.json"))
-    measuring = [file for file in benchmarks.files(ROOT) if operation in ("", file.stem)]
-    kernels = [path for file in measuring for path in benchmarks.kernels(file).values()]
-    shown = [*files, *measuring, *map(benchmarks.axes_home, measuring), *_built_on(*kernels)]
+    measuring = [file for file in facts.measured(ROOT) if operation in ("", file.stem)]
+    kernels = [path for file in measuring for path in facts.kernels(file).values()]
+    shown = [*files, *measuring, *map(facts.axes_home, measuring), *_built_on(*kernels)]
     return _kept_pieces("results", [operation, [str(file) for file in files]], shown, RESULTS, made)
 
 
@@ -132,7 +132,7 @@ def ladder(name: str) -> list[str]:
 
     files = [*layout.results(ROOT, "ladder/*"), *layout.results(ROOT, f"ladders/{name}")]
     file = ROOT / ladder.BENCHMARKS / f"{name}.py"
-    files += [file, benchmarks.axes_home(file)] if file.is_file() else [file]
+    files += [file, facts.axes_home(file)] if file.is_file() else [file]
     shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
     key = [name, [str(file) for file in files]]
     return _kept_pieces("ladder", key, shown, LADDERS, lambda: ladder_page.pieces(name, ROOT))
@@ -181,6 +181,6 @@ def _built_on(*paths: str) -> list[Path]:
 
 
 def _checked(pages: list[str]) -> list[Path]:
-    """What the reports of derivations are made from: their texts and their case files."""
-    cases = [ROOT / layout.CASES / f"{Path(page).stem}.py" for page in pages]
-    return [file for file in (*(ROOT / page for page in pages), *cases) if file.is_file()]
+    """What the reports of derivations are made from: their texts and the files with their cases."""
+    files = [file for page in pages for file in (ROOT / page, *facts.of_derivation(ROOT, Path(page).stem))]
+    return [file for file in files if file.is_file()]

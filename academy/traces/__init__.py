@@ -42,7 +42,7 @@ comments (quote a keyword argument without its value); a list of numbers, `name 
 
 An access outside a tensor; two programs that meet at one element, one of them storing, without an atomic or a lock; two
 lanes of one store that put different values into one element; an element of an allocated output that nobody wrote; a
-read of memory that nobody wrote; an entry of `EXAMPLES` in benchmarks/<op>.py that differs from the distinct bytes that
+read of memory that nobody wrote; an entry of `EXAMPLES` in operations/<op>.py that differs from the distinct bytes that
 EXAMPLE's first call in each direction reads and writes (scratch between its launches is left out; what a PyTorch
 operation moves between them isn't seen; an entry for both passes together, `forward+backward`, has no run of its own).
 Each is a `Problem` with file and line.

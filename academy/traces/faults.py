@@ -153,16 +153,16 @@ def too_few_numbers(text: str) -> str:
 
 
 def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
-    """Where the recorded bytes differ from what the operation's benchmark says this file's EXAMPLE moves."""
+    """Where the recorded bytes differ from what `operations/` says that this file's EXAMPLE moves."""
     from academy.bench import operation  # it imports torch
 
-    if not path.is_relative_to(store.ROOT / layout.KERNELS) or not (store.ROOT / layout.BENCHMARKS).is_dir():
+    if not path.is_relative_to(store.ROOT / layout.KERNELS) or not (store.ROOT / layout.OPERATIONS).is_dir():
         return []  # a file of the reader's own, or an installed package without its repository
     shown = store.shorten(path)
     found = operation.example_costs(shown, store.ROOT)
     if found is None:
-        what = "no file of benchmarks/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move"
-        return [_at_example(path, f"{what}: write benchmarks/{path.stem}.py")]
+        what = "no file of operations/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move"
+        return [_at_example(path, f"{what}: write operations/{path.stem}.py")]
     file, line, costs = found
     messages = contradictions(costs, recording.data["traffic"])
     text = (store.ROOT / file).read_text("utf-8")
@@ -170,7 +170,7 @@ def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
 
 
 def contradictions(costs: dict | None, traffic: dict) -> list[str]:
-    """Where a file of `benchmarks/` says other bytes than the recorded run moves. Both: pass -> bytes_read, …"""
+    """Where a file of `operations/` says other bytes than the recorded run moves. Both: pass -> bytes_read, …"""
     if costs is None:
         return ["it is missing: say what its EXAMPLE must move, such as `cost((3, 6), torch.float32)`"]
     said = {name for name in costs if "+" not in name}

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.cross_entropy import AXES, cost, inputs  # noqa: F401  academy reads these
+from operations.cross_entropy import AXES, cost, inputs  # noqa: F401  academy reads these
 
 FUNCTION = "cross_entropy_loss"
 LADDER = dict(

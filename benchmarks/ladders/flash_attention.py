@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.causal_attention import AXES, cost, inputs  # noqa: F401  academy reads these
+from operations.causal_attention import AXES, cost, inputs  # noqa: F401  academy reads these
 
 FUNCTION = "flash_attention"
 LADDER = dict(

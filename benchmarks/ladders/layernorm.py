@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.layernorm import AXES, cost, inputs  # noqa: F401  academy reads these
+from operations.layernorm import AXES, cost, inputs  # noqa: F401  academy reads these
 
 FUNCTION = "layernorm_forward"
 

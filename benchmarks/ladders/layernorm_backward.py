@@ -2,8 +2,8 @@
 
 import torch
 
-from benchmarks import layernorm
-from benchmarks.layernorm import AXES  # noqa: F401  academy reads it
+from operations import layernorm
+from operations.layernorm import AXES  # noqa: F401  academy reads it
 
 FUNCTION = "layernorm_backward"
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from benchmarks._products import AXES, matrices  # noqa: F401  academy reads AXES
-from benchmarks._products import forward_cost as cost  # noqa: F401  academy reads it here
+from operations._products import AXES, matrices  # noqa: F401  academy reads AXES
+from operations._products import forward_cost as cost  # noqa: F401  academy reads it here
 
 FUNCTION = "matmul_forward"
 LADDER = dict(

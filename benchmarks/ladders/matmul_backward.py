@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks._products import AXES, product_cost  # noqa: F401  academy reads AXES
+from operations._products import AXES, product_cost  # noqa: F401  academy reads AXES
 
 FUNCTION = "matmul_backward"
 

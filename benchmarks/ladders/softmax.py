@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks.softmax import AXES, cost, inputs  # noqa: F401  academy reads these
+from operations.softmax import AXES, cost, inputs  # noqa: F401  academy reads these
 
 FUNCTION = "softmax_forward"
 LADDER = dict(

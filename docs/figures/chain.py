@@ -6,7 +6,7 @@ import card
 from draw import Control, picture
 from moving import moving
 
-PAGE, CASES, KERNEL = "backprop_math/softmax.md", "cases/softmax.py", "annotated_examples/tutorials/softmax.py"
+PAGE, CASES, KERNEL = "backprop_math/softmax.md", "operations/softmax.py", "annotated_examples/tutorials/softmax.py"
 #: Each line of the chain: its file, the part that can change, and what it changes into.
 EDITS = {
     "formula": (

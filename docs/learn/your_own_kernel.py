@@ -388,16 +388,18 @@ print("lengths:", [round(length, 3) for length in y.double().norm(dim=1).tolist(
 # functions and compares, on inputs of its own.
 
 # %%
-CASES = '''"""Which calls are compared with the formulas of backprop_math/l2_normalise.md."""
+CASES = '''"""What is said of the operation: which calls are compared with which formulas."""
 
 from academy.formulas.cases import case
+
+DERIVATION = "l2_normalise"
 
 
 @case(modules="own.l2_normalise", returns="L2-Y", gradients={"X": "L2-X"})
 def l2_normalise(module, X, varepsilon):
     return module.l2_normalise(X, varepsilon)
 '''
-write("cases/l2_normalise.py", CASES)
+write("operations/l2_normalise.py", CASES)
 academy("check")
 
 # %% [markdown]
@@ -439,8 +441,7 @@ notebook.ladder("l2_normalise", live=live)
 # | the derivation | `backprop_math/l2_normalise.md` |
 # | reference, kernels, launchers, `EXAMPLE` | `annotated_examples/<group>/l2_normalise.py`, with notes that quote the run |
 # | `check` and the broken kernel | `tests/kernels/test_l2_normalise.py` |
-# | `CASES` | `cases/l2_normalise.py` |
-# | `timed` | `benchmarks/l2_normalise.py`, with the bytes that it should move |
+# | `CASES`, `timed` | `operations/l2_normalise.py`, with the bytes that it should move |
 # | your explanation | a line in the table of `docs/learn/index.md`: its step on the learning path |
 #
 # [Best practice](../guides/best-practice.md) lists what reviewers ask for.

@@ -92,6 +92,6 @@ def repository(folder: Path) -> Path:
     kernel = folder / "annotated_examples" / "classics" / "double.py"
     kernel.parent.mkdir(parents=True)
     kernel.write_text('"""\n# Double: twice x\n"""\n\n\ndef double(x):\n    return x * 2\n', "utf-8")
-    (folder / "benchmarks").mkdir()
-    (folder / "benchmarks" / "double.py").write_text('LESSON = "classics.double"\nFAST = None\nBENCH = {}\n', "utf-8")
+    (folder / "operations").mkdir()
+    (folder / "operations" / "double.py").write_text('LESSON = "classics.double"\nFAST = None\nBENCH = {}\n', "utf-8")
     return folder

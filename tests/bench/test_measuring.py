@@ -5,7 +5,8 @@ import re
 import pytest
 import torch
 
-from benchmarks import layernorm, measuring
+from benchmarks import measuring
+from operations import layernorm
 from tests.kernels.harness import ROOT
 
 GUIDE = (ROOT / "docs" / "guides" / "measuring.md").read_text("utf-8")

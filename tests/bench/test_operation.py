@@ -1,4 +1,4 @@
-"""What `benchmarks/<op>.py` says is read strictly: a slip must not measure something else."""
+"""What `operations/<op>.py` says is read strictly: a slip must not measure something else."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import torch
 
 from academy import device
 from academy.bench import operation, run
-from academy.book import benchmarks, layout
+from academy.book import facts, layout
 from academy.results import figures, pages, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
@@ -44,10 +44,10 @@ def test_ours_pass_the_judge_of_their_benchmark(each):
 
 
 def test_every_kernel_file_has_a_benchmark():
-    named = {file for path in benchmarks.files(ROOT) for file in benchmarks.shown(path)}
+    named = {file for path in facts.measured(ROOT) for file in facts.shown(path)}
     pages = [path for path in layout.pages(ROOT) if layout.group(ROOT, path) != "capstone"]
     files = {path.relative_to(ROOT).as_posix() for path in pages}
-    assert not files - named, f"in no benchmark (LESSON or FAST of benchmarks/<op>.py): {sorted(files - named)}"
+    assert not files - named, f"in no benchmark (LESSON or FAST of operations/<op>.py): {sorted(files - named)}"
     assert not named - files, f"named by a benchmark, but not there or without an EXAMPLE: {sorted(named - files)}"
 
 
@@ -148,6 +148,6 @@ def test_where_a_peer_is_ahead_the_kernel_says_so():
     """The generated page points to these notes."""
     for _, content in store.committed(ROOT):
         if any((each.against_best or 1) < pages.LEVEL for each in figures.passes(content["cases"])):
-            files = benchmarks.kernels(ROOT / "benchmarks" / f"{content['operation']}.py")
+            files = facts.kernels(ROOT / "operations" / f"{content['operation']}.py")
             file = files.get("fast", files["lesson"])
             assert "here it falls behind" in (ROOT / file).read_text("utf-8"), file

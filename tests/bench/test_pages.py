@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mkdocs", reason="pages are built where mkdocs is installed")
 pytest.importorskip("matplotlib", reason="plots are drawn where matplotlib is installed")
 
-from academy.book import benchmarks
+from academy.book import facts
 from academy.results import figures, overview, pages, plots, store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
@@ -306,7 +306,7 @@ def test_the_limit_is_named_and_shapes_are_in_order(root):
 
 
 def test_a_shape_is_decoded_and_values_above_the_limit_are_explained(root):
-    path = root / "benchmarks" / "double.py"
+    path = root / "operations" / "double.py"
     path.write_text(path.read_text("utf-8") + 'AXES = ("rows", "columns")\n', "utf-8")
     put(root, case(forward=entry(ours=0.8), backward=entry()), case((3, 5), forward=entry(), backward=entry()))
     page = text(pages.operation("double", root))
@@ -318,9 +318,9 @@ def test_a_shape_is_decoded_and_values_above_the_limit_are_explained(root):
 
 
 def test_every_benchmark_names_the_axes_of_its_shapes():
-    for path in [*benchmarks.files(ROOT), *(ROOT / "benchmarks/ladders").glob("*.py")]:
-        axes = benchmarks.axes(path)
-        results = figures.results(ROOT, path.stem if path.parent.name == "benchmarks" else f"ladders/{path.stem}")
+    for path in [*facts.measured(ROOT), *(ROOT / "benchmarks/ladders").glob("*.py")]:
+        axes = facts.axes(path)
+        results = figures.results(ROOT, path.stem if path.parent.name == "operations" else f"ladders/{path.stem}")
         shapes = [case["shape"] for _, record in results for case in record["cases"]]
         assert axes and all(len(shape) == len(axes) for shape in shapes), path.name
 
@@ -370,7 +370,7 @@ def test_every_colour_has_a_light_and_a_dark_version():
 
 def test_the_summary_has_every_operation(root):
     put(root, case(), case((3, 5)))
-    (root / "benchmarks" / "triple.py").write_text("x = 1\nBENCH = {}\n", "utf-8")
+    (root / "operations" / "triple.py").write_text("x = 1\nBENCH = {}\n", "utf-8")
     page = "\n".join(overview.summary(root))
     assert "| [double](double.md) | forward | 2 | 90 % | 2.00x (stale) |" in page
     assert "| [double](double.md) | backward | 2 | 90 % | 0.50x (stale) |" in page

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from academy.book import layout
 from academy.results import store
 from tests.bench import fake
 from tests.kernels.harness import ROOT
@@ -211,7 +212,7 @@ def test_stale_results_are_told_in_one_line(tmp_path):
 def test_committed_results_are_whole():
     for path, content in store.committed(ROOT):
         assert path.parent.name == store.slug(content["device"]) and path.stem == content["operation"]
-        assert (ROOT / "benchmarks" / path.with_suffix(".py").name).is_file(), f"{path}: its benchmark is gone"
+        assert layout.facts(ROOT, path.stem).is_file(), f"{path}: its benchmark is gone"
         for case in content["cases"]:
             assert {"variant", "shape", "dtype", "date", "versions", "sources", "copy_tb_s", "passes", "notes"} <= set(
                 case

@@ -7,7 +7,7 @@ import pytest
 from academy.book import layout
 from academy.book.layout import ROOT
 
-FOLDERS = {layout.KERNELS, layout.DERIVATIONS, layout.CASES, layout.EXERCISES, layout.BENCHMARKS, layout.DOCS}
+FOLDERS = {layout.KERNELS, layout.DERIVATIONS, layout.OPERATIONS, layout.EXERCISES, layout.BENCHMARKS, layout.DOCS}
 #: These run where the project isn't, or bring parts of it along.
 ELSEWHERE = ("academy/playground/", "academy/setup_environment.py", "academy/vendored.py")
 FILES = [path for path in sorted((ROOT / "academy").rglob("*.py")) if path != ROOT / "academy/book/layout.py"]
@@ -25,7 +25,9 @@ def spelled(text: str) -> list[tuple[int, str]]:
     return found
 
 
-@pytest.mark.parametrize("line", ['root / "docs"', 'root / f"benchmarks/{name}.py"', '(root / "cases").glob("*.py")'])
+@pytest.mark.parametrize(
+    "line", ['root / "docs"', 'root / f"benchmarks/{name}.py"', '(root / "operations").glob("*.py")']
+)
 def test_a_spelled_folder_is_found(line):
     assert spelled(line)
     assert not spelled("root / layout.DOCS; root / name; root / 'academy/docs'; 3 / 4")
@@ -46,4 +48,5 @@ def test_results_are_those_of_an_operation_or_a_ladder(tmp_path):
     assert below(layout.results(tmp_path, "softmax")) == ["one/softmax.json", "two/softmax.json"]
     assert below(layout.results(tmp_path, "ladders/*")) == ["one/ladders/softmax.json"]
     assert below(layout.results(tmp_path)) == ["one/layernorm.json", "one/softmax.json", "two/softmax.json"]
-    assert layout.benchmark(tmp_path, "ladders/softmax") == tmp_path / "benchmarks/ladders/softmax.py"
+    assert layout.facts(tmp_path, "ladders/softmax") == tmp_path / "benchmarks/ladders/softmax.py"
+    assert layout.facts(tmp_path, "softmax") == tmp_path / "operations/softmax.py"

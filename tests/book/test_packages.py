@@ -2,7 +2,7 @@
 
 import pytest
 
-from academy.book import benchmarks, layout, syntax
+from academy.book import facts, layout, syntax
 
 PACKAGE = "from annotated_examples.fast.double import parts\n\n\ndef double(x): ...\n"
 FILES = {
@@ -11,7 +11,7 @@ FILES = {
     "annotated_examples/fast/double/parts.py": "def part(x): ...\n",
     "annotated_examples/gluon/__init__.py": '"""What lies in this folder."""\n',
     "annotated_examples/classics/half.py": "from annotated_examples.fast import double\n\n\ndef half(x): ...\n",
-    "benchmarks/half.py": 'LESSON = "classics.half"\nFAST = "fast.double"\nPARTS = ["fast.double.parts"]\nBENCH = {}\n',
+    "operations/half.py": 'LESSON = "classics.half"\nFAST = "fast.double"\nPARTS = ["fast.double.parts"]\nBENCH = {}\n',
 }
 NAMES = ["classics.half", "fast.double", "fast.double.parts"]
 
@@ -35,7 +35,7 @@ def test_what_it_is_made_of(root):
     assert [layout.module_name(root, path) for path in syntax.built_on([half], root)] == NAMES
 
 
-def test_its_benchmark(root):
-    file = root / "benchmarks/half.py"
-    assert [benchmarks.module_name(path) for path in benchmarks.shown(file)] == NAMES
-    assert benchmarks.kernels(file)["fast"] == "annotated_examples/fast/double/__init__.py"
+def test_its_facts(root):
+    file = root / "operations/half.py"
+    assert [facts.module_name(path) for path in facts.shown(file)] == NAMES
+    assert facts.kernels(file)["fast"] == "annotated_examples/fast/double/__init__.py"

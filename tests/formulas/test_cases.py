@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from academy.book import facts
 from academy.formulas import Page, cases, verify
 from academy.formulas.comparing import case_reader
 from academy.formulas.project import Project
@@ -59,7 +60,7 @@ MODULES = ("tutorials.scale", "fast.scale", "tutorials.other")
 def read(folder: Path, text: str):
     path = folder / "page.py"
     path.write_text(text, "utf-8")
-    return case_reader.read(path, Path("cases/page.py"), PAGE, MODULES.__contains__)
+    return case_reader.read(path, Path("operations/page.py"), PAGE, MODULES.__contains__)
 
 
 def test_what_a_file_says(tmp_path):
@@ -134,7 +135,7 @@ SCALE = '@case(modules=BOTH, returns="Y", gradients={"x": "Y-x"}, rows=ROWS, siz
         ("def _(x, s)", "def _(x, q)", "case(", "the page gives no symbol 'q'"),
         ("@by_launchers.pytorch", "@launchers.pytorch", "@", "NameError: name 'launchers' is not defined"),
         ("@by_launchers.pytorch", "@by_launchers.torch", "@", "AttributeError: 'Case' object has no attribute 'torch'"),
-        ('"""Scaling."""', "import torch", "import", "import torch inside of the function that needs it"),
+        ('"""Scaling."""', "import triton", "import", "import triton inside of the function that needs it"),
         ('"""Scaling."""', "from . import x", "from", "ImportError: attempted relative import with no known parent"),
         ("    return module.scale(x, s)", "    return module.scale(x,", "(x", "'(' was never closed"),
     ],
@@ -143,7 +144,7 @@ def test_a_mistake_is_told_at_its_place(tmp_path, old, new, place, message):
     assert FILE.count(old) == 1
     _, (first, *_) = read(tmp_path, FILE.replace(old, new))
     assert first.message.startswith(message), first.message
-    assert first.path == "cases/page.py" and first.source[first.col - 1 :].startswith(place), str(first)
+    assert first.path == "operations/page.py" and first.source[first.col - 1 :].startswith(place), str(first)
 
 
 def test_each_case_stands_at_the_top_under_a_name_of_its_own(tmp_path):
@@ -158,7 +159,7 @@ def test_each_case_stands_at_the_top_under_a_name_of_its_own(tmp_path):
 
 def test_a_file_without_a_case(tmp_path):
     _, (problem,) = read(tmp_path, '"""Nothing."""\n')
-    assert str(problem).startswith("cases/page.py:1:1: holds no @case: nothing is compared")
+    assert str(problem).startswith("operations/page.py:1:1: holds no @case: nothing is compared")
 
 
 def test_every_keyword_is_described():
@@ -170,15 +171,15 @@ def test_case_files_and_derivations():
     pages, _ = PROJECT.pages()
     found, problems = verify.declared(PROJECT, pages)
     assert not problems, "\n".join(map(str, problems))
-    assert {path.stem for path in found} == {path.stem for path in PROJECT.case_files()}
+    assert {path.stem for path in found} == {facts.derivation(path) for path in PROJECT.case_files()}
 
 
 def test_a_case_file_without_its_derivation(tmp_path):
-    for folder in ("backprop_math", "annotated_examples", "cases"):
+    for folder in ("backprop_math", "annotated_examples", "operations"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "cases/none.py").write_text(FILE)
+    (tmp_path / "operations/none.py").write_text(FILE + '\n\nDERIVATION = "none"\n')
     _, (problem,) = verify.declared(Project(tmp_path), [])
-    assert str(problem).startswith("cases/none.py:1:1: there is no derivation backprop_math/none.md")
+    assert str(problem).startswith("operations/none.py:29:1: there is no derivation backprop_math/none.md")
 
 
 def test_cases_are_read_where_triton_is_missing():

@@ -57,9 +57,9 @@ def test_a_change_by_hand_is_reported_at_its_line(page):
 def clone(tmp_path_factory):
     root = tmp_path_factory.mktemp("clone")
     (root / "backprop_math").mkdir()
-    for folder in ("annotated_examples/tutorials", "cases"):
+    for folder in ("annotated_examples/tutorials", "operations"):
         (root / folder).mkdir(parents=True)
-    kernel, cases = "annotated_examples/tutorials/vector_add.py", "cases/vector_add.py"
+    kernel, cases = "annotated_examples/tutorials/vector_add.py", "operations/vector_add.py"
     for name in ("backprop_math/vector_add.md", kernel, cases):
         shutil.copy(PROJECT.root / name, root / name)
     for name in ("annotated_examples", "annotated_examples/tutorials"):
@@ -136,21 +136,21 @@ def test_a_wrong_sign_in_a_page_and_in_a_kernel(clone):
 
 def test_a_case_file(clone):
     """It may be named on the command line, and then its derivation and its kernels are looked at."""
-    path = clone / "cases/vector_add.py"
-    status, output = academy_check(clone, "cases/vector_add.py")
+    path = clone / "operations/vector_add.py"
+    status, output = academy_check(clone, "operations/vector_add.py")
     assert status == 0 and "kernels: 1 case compared" in output, output
     before = edited(path, '"x": "VA-x"', '"x": "VA-z"')
-    for files in ((), ("cases/vector_add.py",)):
+    for files in ((), ("operations/vector_add.py",)):
         status, output = academy_check(clone, *files)
         assert status == 1 and "vector_add.md has no tag 'VA-z'; it has VA, VA-x, VA-y" in output, output
-        assert re.search(r"^cases/vector_add.py:\d+:\d+: ", output, re.M)
+        assert re.search(r"^operations/vector_add.py:\d+:\d+: ", output, re.M)
     path.write_text(before.replace("module.vector_add(x, y)", "module.vector_add(x, x)"), "utf-8")
-    status, output = academy_check(clone, "cases/vector_add.py")
+    status, output = academy_check(clone, "operations/vector_add.py")
     assert status == 1 and "the result" in output and "VA prints" in output, output
     path.unlink()
     status, output = academy_check(clone)
     assert status == 1 and "no case names tutorials.vector_add" in output, output
-    assert "without a kernel (no case file): backprop_math/vector_add.md" in output
+    assert "without a kernel (no file of operations/ names it): backprop_math/vector_add.md" in output
     path.write_text(before, "utf-8")
 
 
@@ -188,10 +188,15 @@ def test_what_has_passed_is_not_looked_at_again(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "file",
-    ["backprop_math/softmax.md", "cases/softmax.py", "annotated_examples/tutorials/softmax.py", "academy/launch.py"],
+    [
+        "backprop_math/softmax.md",
+        "operations/softmax.py",
+        "annotated_examples/tutorials/softmax.py",
+        "academy/launch.py",
+    ],
 )
 def test_a_change_of_what_a_comparison_is_made_of_is_looked_at(file, tmp_path, monkeypatch):
-    for folder in ("annotated_examples", "backprop_math", "cases", "academy"):
+    for folder in ("annotated_examples", "backprop_math", "operations", "academy"):
         shutil.copytree(
             PROJECT.root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "playground")
         )
@@ -295,6 +300,8 @@ $$y := s x \\tag{Y}$$
 
 CASE = """from academy.formulas.cases import case
 
+DERIVATION = "d"
+
 @case(modules="tutorials.m", returns="Y", forward_only=True)
 def f(module, x, s):
     return CALL
@@ -304,7 +311,7 @@ def f(module, x, s):
 @pytest.fixture
 def small(tmp_path):
     """A project of one module and one derivation; `small(call)` compares that call with it."""
-    for folder in ("annotated_examples/tutorials", "backprop_math", "cases"):
+    for folder in ("annotated_examples/tutorials", "backprop_math", "operations"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "annotated_examples/tutorials/m.py").write_text(MODULE)
 
@@ -312,7 +319,7 @@ def small(tmp_path):
         from academy.formulas import verify
 
         (tmp_path / "backprop_math/d.md").write_text(derivation)
-        (tmp_path / "cases/d.py").write_text(CASE.replace("CALL", call))
+        (tmp_path / "operations/d.py").write_text(CASE.replace("CALL", call))
         project = Project(tmp_path)
         found, problems = verify.declared(project, project.pages()[0])
         return project, found[Path("backprop_math/d.md")], problems

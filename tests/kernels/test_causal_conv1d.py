@@ -27,7 +27,7 @@ import torch
 from academy import accuracy, compiler
 from annotated_examples.fast import causal_conv1d as fast
 from annotated_examples.recurrences import causal_conv1d as lesson
-from benchmarks import causal_conv1d as benchmark
+from operations import causal_conv1d as benchmark
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 

@@ -16,7 +16,7 @@ from academy import accuracy, device
 from annotated_examples.common.activations import identity
 from annotated_examples.fast import matmul as fast
 from annotated_examples.tutorials import matmul_autotuned as lesson
-from benchmarks import matmul_autotuned as benchmark
+from operations import matmul_autotuned as benchmark
 from tests.kernels import harness, matmul_cases
 from tests.kernels.harness import Mutant, randn
 from tests.kernels.matmul_cases import ACTIVATIONS, TILES, ProductTests, right, tiled

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ["academy", "annotated_examples", "backprop_math", "benchmarks", "docs", "tests/kernels"]
-PARTS += ["cases", "exercises", "mkdocs.yml", "pyproject.toml", "CONTRIBUTING.md", "LICENSE"]
+PARTS = ["academy", "annotated_examples", "backprop_math", "benchmarks", "operations", "docs", "tests/kernels"]
+PARTS += ["exercises", "mkdocs.yml", "pyproject.toml", "CONTRIBUTING.md", "LICENSE"]
 
 
 def copied(folder: Path) -> Path:

@@ -337,7 +337,7 @@ def test_rope_turns_as_the_kernel_does(run):  # noqa: F811
 @pytest.mark.parametrize("name", ("the formula's sign", "the case's tag", "the kernel's sign", "the quoted number"))
 def test_what_fails_when_a_line_of_the_chain_changes(name, scripts, tmp_path):  # noqa: F811
     chain = scripts("chain")
-    for part in ("academy", "annotated_examples", "backprop_math", "benchmarks", "cases", "docs", "exercises"):
+    for part in ("academy", "annotated_examples", "backprop_math", "benchmarks", "operations", "docs", "exercises"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
     line, fails, said = chain.BREAKS[name]
     file, _, text = chain.changed(line)

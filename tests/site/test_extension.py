@@ -197,12 +197,12 @@ def test_lists_of_pages_are_made_from_the_files(convert):
 
 
 def test_the_list_says_which_derivations_no_kernel_is_compared_with(convert, project):
-    """By looking for the file of cases: nobody counts them by hand."""
+    """By looking for a file of an operation that names it: nobody counts them by hand."""
     said = "No kernel yet: only the formulas are checked."
     assert convert("[[derivations]]")[0].count(said) == 1
-    cases = project / "cases/doubling.py"
+    cases = project / "operations/doubling.py"
     cases.parent.mkdir(parents=True, exist_ok=True)
-    cases.write_text("")
+    cases.write_text('DERIVATION = "doubling"\n')
     assert said not in convert("[[derivations]]")[0]
 
 

@@ -30,7 +30,7 @@ def test_every_file_has_its_page_and_its_place_in_the_navigation():
     names = [layout.module_name(ROOT, path) for path in layout.pages(ROOT)]
     wanted = {f"kernels/{name.replace('.', '/')}.md" for name in names}
     wanted |= {f"derivations/{p.name}" for p in layout.derivations(ROOT)}
-    wanted |= {f"benchmarks/{p.stem}.md" for p in layout.benchmarks(ROOT) if "\nBENCH = " in p.read_text()}
+    wanted |= {f"benchmarks/{p.stem}.md" for p in layout.operations(ROOT) if "\nBENCH = " in p.read_text()}
     wanted |= {f"learn/{p.name}" for p in layout.chapters(ROOT)}
     wanted |= {f"exercises/{p.parent.name}/{p.stem}.md" for p in layout.exercises(ROOT)}
     nav = entries(generated_pages.completed(load_config(str(ROOT / "mkdocs.yml")).nav, INDEX))

@@ -325,21 +325,21 @@ def test_the_run_comes_before_the_numbers_that_it_contradicts(kernel_file, tmp_p
     comment = "    # `pid=1: offsets = [4, 5, 6, 8]`, but `pid=1: offsets[0] = 4`.\n"
     source = source.replace("    mask =", f"{comment}    mask =")
     path = kernel_file(source, "contradicted", tmp_path / "annotated_examples")
-    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "operations").mkdir()
     said = "dict(forward=dict(bytes_read=1, bytes_written=32))"
     benchmark = f'LESSON = "contradicted"\nBENCH = {{}}\nEXAMPLES = {{"contradicted": {said}}}\n'
-    (tmp_path / "benchmarks/contradicted.py").write_text(benchmark)
+    (tmp_path / "operations/contradicted.py").write_text(benchmark)
     try:
         assert cli.main(["trace", str(path)]) == 1
     finally:
-        sys.modules.pop(name, None), sys.modules.pop("benchmarks_contradicted", None)
+        sys.modules.pop(name, None), sys.modules.pop("operations_contradicted", None)
     wrong, _, stale = capsys.readouterr().out.partition("Numbers in this file that the run contradicts:")
     assert "no program of scale_kernel writes y_ptr[8]" in wrong
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "[4, 5, 6, 8]" in text)
     expected = [
         f"annotated_examples/contradicted.py:{line}:8: `pid=1: offsets = [4, 5, 6, 8]`: "
         "the kernel computes [4, 5, 6, 7]",
-        "benchmarks/contradicted.py:3:1: EXAMPLES, annotated_examples/contradicted.py: 1 bytes_read for forward; "
+        "operations/contradicted.py:3:1: EXAMPLES, annotated_examples/contradicted.py: 1 bytes_read for forward; "
         "the recorded run moves 32 distinct ones",
     ]
     found = [text for text in stale.split("\n") if ".py:" in text]
@@ -376,5 +376,5 @@ def test_an_installed_package_has_no_benchmarks_to_be_compared_with(tmp_path, mo
     kernel.parent.mkdir()
     kernel.write_text("def EXAMPLE():\n    pass\n")
     assert faults._contradicted_cost(kernel, None) == []
-    (tmp_path / "benchmarks").mkdir()  # the repository: there, a missing file is a mistake
-    assert "no file of benchmarks/" in faults._contradicted_cost(kernel, None)[0].message
+    (tmp_path / "operations").mkdir()  # the repository: there, a missing file is a mistake
+    assert "no file of operations/" in faults._contradicted_cost(kernel, None)[0].message

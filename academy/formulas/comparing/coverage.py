@@ -47,7 +47,7 @@ def uncovered_module(project: Project, path: Path, comparisons: Iterable[Compari
     kernels = not is_part and any(function.endswith("_kernel") for function in functions)
     if not here and (public or kernels):
         message = f"no case names {name}: nothing compares it with a printed formula; a case stands in "
-        return [Problem.at(shown, text, 0, message + "cases/<derivation>.py")]
+        return [Problem.at(shown, text, 0, message + "operations/<op>.py")]
     problems, named = [], _names(text)
     calls = [(comparison, call) for comparison in here for call in comparison.calls]
     for comparison, call in calls:

@@ -19,7 +19,7 @@ SUMMARY = {
     "kernels": {"cases": "case(s) compared with the printed formulas"},
     "notes, pages and notebooks": {"documents": "file(s)", "citations": "citation(s) of tags"},
 }
-_NOTHING = "nothing to check: no derivation, case file, kernel, page or notebook of the project"
+_NOTHING = "nothing to check: no derivation, operation, kernel, page or notebook of the project"
 
 
 @dataclass
@@ -45,5 +45,5 @@ class Result:
             parts = [f"{count} {name.replace('(s)', '' if count == 1 else 's')}" for count, name in found]
             lines += [f"{kind}: {', '.join(parts)}"] if found else []
         if self.exempt:
-            lines.append(f"without a kernel (no case file): {', '.join(sorted(self.exempt))}")
+            lines.append(f"without a kernel (no file of operations/ names it): {', '.join(sorted(self.exempt))}")
         return "\n".join(lines) or _NOTHING

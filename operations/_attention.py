@@ -1,0 +1,33 @@
+"""What the operations of attention share."""
+
+import torch
+
+# ---------------------------------------------------------------- cases
+GRADIENTS = {"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"}
+
+
+def tame(Q, K, V, s):
+    """Scores of a few units. Around ±10⁴ each softmax has a single key, and nothing is compared but its choice."""
+    return {"Q": torch.sin(Q), "K": torch.sin(K), "V": torch.sin(V), "s": 1.5}
+
+
+def capped(Q, K, V, s, b):
+    return {**tame(Q, K, V, s), "b": torch.sin(b), "t": 1.25}
+
+
+BACKWARD_ALONE = dict(returns=tuple(GRADIENTS.values()), values=tame, forward_only=True)
+BOTH_RESULTS = dict(returns=("AT-O", "AT-lse"), gradients=GRADIENTS, values=tame)
+
+
+def group(Q, K, V):
+    return Q[None], K[None, None], V[None, None]
+
+
+# Of older keys, which only the case of one element has, the query sees none; and a head has `width` columns at least.
+def own_tokens(Q, K, V, m, width=16):
+    return group(*(x if x.shape[-1] == width else widened(width, x)[0] for x in (Q, K[-m:], V[-m:])))
+
+
+def widened(n, *tensors):
+    """As many columns as there are keys."""
+    return [torch.nn.functional.pad(x, (0, max(n - x.shape[-1], 0))) for x in tensors]

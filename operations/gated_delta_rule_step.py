@@ -1,0 +1,118 @@
+"""One token of the gated delta rule: what is compared with formulas, and what is measured.
+
+`shape` is (batch, heads, head dimension).
+"""
+
+import torch
+import torch.nn.functional as F
+
+from academy.formulas.cases import case
+from operations.gated_delta_rule import tame
+
+LESSON = "recurrences.gated_delta_rule_step"
+FAST = None
+FUNCTION = "gated_delta_rule_step_"
+AXES = ("batch", "heads", "head dimension")
+DERIVATION = "gated_delta_rule"
+
+# ---------------------------------------------------------------- what is compared with formulas
+ONE_STEP = dict(modules=LESSON, values=tame, sizes={"m": 1, "d": 3, "n": 4}, dtypes=("float32",), forward_only=True)
+
+
+@case(**ONE_STEP, returns=("GD-O", "GD-S"))
+def one_token(module, Q, K, V, g, beta, Sigma, s):
+    state = Sigma.float()[None, None].clone()
+    q, k, v = (x[:, None] for x in (Q, K, V))
+    o = module.gated_delta_rule_step_(state, q, k, v, g.float()[:, None], beta[:, None], scale=s)
+    return o[:, 0], torch.cat([Sigma.float()[None], state[0]])
+
+
+@one_token.pytorch
+def _(Q, K, V, g, beta, Sigma, s):
+    S = Sigma * g.exp()
+    S = S + K[0, :, None] * (beta * (V - K @ S))
+    return s * Q @ S, torch.stack([Sigma, S])
+
+
+@case(**ONE_STEP, returns="GD-O")
+def one_state_of_several(module, Q, K, V, g, beta, Sigma, s):
+    """The second of two heads of the last of four rows. Two rows have no state, and the states beside the three that
+    there are must stay as they are: what is changed there is added to the result."""
+    kept = torch.stack([torch.stack([Sigma + 7 + 2 * place, Sigma + 8 + 2 * place]) for place in range(5)]).float()
+    kept[1, 1] = Sigma
+    states = kept.clone()
+    slots = torch.tensor([1, -1, 3, 0], dtype=torch.int32, device=Q.device)
+
+    def rows(x):
+        """(B, heads, 1, …) of other numbers, but for the last row's second head."""
+        return torch.stack([torch.stack([x / (row + 2), x / (5 - row) if row < 3 else x]) for row in range(4)])
+
+    tensors = (rows(x) for x in (Q, K, V, g.float(), beta))
+    o = module.gated_delta_rule_step_launch(states[1:4], *tensors, slots, s, BLOCK_E=2)
+    strange = o[1:3].abs().sum() + (states - kept)[[0, 3, 4]].abs().sum()
+    return o[3, 1] + strange
+
+
+@one_state_of_several.pytorch
+def _(Q, K, V, g, beta, Sigma, s):
+    S = Sigma * g.exp()
+    return s * Q @ (S + K[0, :, None] * (beta * (V - K @ S)))
+
+
+# ---------------------------------------------------------------- what is measured
+# The state is read and written; the vectors of a token are small beside it. beta is float32, and so may be the gates.
+def cost(shape, dtype, gates=True, slots=0):
+    B, H, D = shape
+    state, vector = 4 * B * H * D * D, B * H * D * dtype.itemsize
+    return {
+        "forward": dict(
+            bytes_read=state + 3 * vector + 4 * B * H * (1 + gates) + 4 * slots,
+            bytes_written=state + vector,
+            operations=7 * B * H * D * D,
+        )
+    }
+
+
+def inputs(shape, dtype, device):
+    B, H, D = shape
+    made = {name: torch.randn(shape, dtype=dtype, device=device) for name in "qkv"}
+    made["k"] = F.normalize(made["k"].float(), dim=-1).to(dtype)
+    state = torch.randn(B, H, D, D, device=device)
+    g = F.logsigmoid(torch.randn(B, H, device=device) + 3)
+    return dict(state=state) | made | dict(g=g, beta=torch.rand(B, H, device=device))
+
+
+def eager(state, q, k, v, g, beta):
+    from annotated_examples.recurrences.gated_delta_rule_step import gated_delta_rule_step_reference
+
+    return gated_delta_rule_step_reference(state, q, k, v, g, beta)
+
+
+def fla(inputs):
+    from fla.ops.gated_delta_rule import fused_recurrent_gated_delta_rule
+
+    def step(state, q, k, v, g, beta):
+        one = (x[:, None] for x in (q, k, v, g, beta))
+        o, final = fused_recurrent_gated_delta_rule(*one, initial_state=state, output_final_state=True)
+        return o[:, 0]
+
+    return step
+
+
+# Two rows, of which one has a state.
+_ROWS, _STATE = cost((2, 1, 2), torch.float32, gates=False, slots=2)["forward"], 4 * 2 * 2
+EXAMPLES = {
+    LESSON: {
+        "forward": _ROWS | dict(bytes_read=_ROWS["bytes_read"] - _STATE, bytes_written=_ROWS["bytes_written"] - _STATE),
+    }
+}
+BENCH = dict(
+    shapes=[(128, 32, 128), (1, 32, 128)],
+    dtypes=[torch.bfloat16],
+    inputs=inputs,
+    eager=eager,
+    eager_name="PyTorch",
+    compile=False,
+    peers={"fla": fla},
+    passes=["forward"],
+)
