@@ -81,4 +81,4 @@ node_modules/.installed: package.json package-lock.json
 
 clean:
 	rm -rf $(VENV) site .cache node_modules build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find academy annotated_examples benchmarks docs exercises tests -name __pycache__ -prune -exec rm -rf {} +
+	find academy annotated_examples benchmarks operations docs exercises tests -name __pycache__ -prune -exec rm -rf {} +

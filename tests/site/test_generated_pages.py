@@ -74,7 +74,7 @@ def test_a_page_is_made_again_when_something_that_it_shows_has_changed(tmp_path)
     shown = {
         "kernels/fast/softmax.md": ["annotated_examples/fast/softmax.py", "annotated_examples/common/rows.py"],
         "derivations/softmax.md": ["backprop_math/softmax.md", "annotated_examples/tutorials/softmax.py"],
-        "benchmarks/softmax.md": ["benchmarks/softmax.py", "benchmarks/results/nvidia-h200/softmax.json"],
+        "benchmarks/softmax.md": ["operations/softmax.py", "benchmarks/results/nvidia-h200/softmax.json"],
     }
     for uri, sources in shown.items():
         file = files[uri]
