@@ -163,7 +163,7 @@ def measured(key: str, root: Path) -> str | None:
     if parts[0] in EXPERIMENTS and parts[1:2] != ["ladder"]:
         return _experiment(root, parts[0], "/".join(parts[1:]))
     operation, _, variant = parts[0].partition(":")
-    if len(parts) != 4 or not layout.facts(root, operation).is_file():
+    if len(parts) != 4 or not (operation in EXPERIMENTS or layout.facts(root, operation).is_file()):
         return None
     if parts[1] == "ladder":
         return _rung(first(root, f"ladder/{operation}"), parts[2], parts[3])
