@@ -28,7 +28,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from triton.backends.compiler import GPUTarget
 
-from academy.book.layout import ROOT
+from academy.book.layout import KERNELS, ROOT
 from academy.compiler import cards
 from academy.compiler.cards import Card
 
@@ -187,7 +187,7 @@ def _everybody(frame: types.FrameType) -> bool:
 #: Code that sees the machine as it is.
 _OWN = tuple(
     f"{folder}{os.sep}"
-    for folder in (ROOT / "academy", ROOT / "annotated_examples", *(os.path.dirname(package.__file__ or "")
+    for folder in (ROOT / "academy", ROOT / KERNELS, *(os.path.dirname(package.__file__ or "")
                    for package in (torch, triton, numpy)))
 )  # fmt: skip
 
