@@ -9,27 +9,36 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable
 
+#: So many names of a function are listed.
+_MOST = 12
+
 
 def suggestion(error: BaseException) -> str:
-    """`. Did you mean: 'store'?`, or "" where no name is near, or Python's message has one already."""
+    """`. Did you mean: 'store'?`; of a name that is not there and near none the names that are; "" where there is no
+    more to say, or Python's message has a suggestion already."""
     if not isinstance(error, (NameError, AttributeError)) or "Did you mean" in str(error):
         return ""
     known: Iterable[str] = ()
+    here: list[str] = []
     if isinstance(error, AttributeError):
         known = dir(error.obj)
     else:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         known = [*frames[-1].f_locals, *frames[-1].f_globals] if frames else ()
+        own = frames[-1].f_locals if frames and frames[-1].f_locals is not frames[-1].f_globals else {}
+        here = [each for each in own if not each.startswith("_")]
     found = near(getattr(error, "name", None) or "", known)
-    return f". Did you mean: {found!r}?" if found else ""
+    if found:
+        return f". Did you mean: {found!r}?"
+    return f". The names of this function are {', '.join(here[:_MOST])}" if 0 < len(here) <= _MOST else ""
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is fewest letters away, if they are at most a third of the name; None if there is none.
+    """The known name that is fewest letters away, if they are at most a third of the name, and not all of it; or None.
 
     A letter that is missing, too many, another one, or swapped with its neighbour is one mistake.
     """
-    allowed = max(1, len(name) // 3)
+    allowed = min(len(name) - 1, max(1, len(name) // 3))
     public = {each for each in known if each != name and (name.startswith("_") or not each.startswith("_"))}
     close = [each for each in public if abs(len(each) - len(name)) <= allowed] if name else []
     counted = [(mistakes(name, each), each) for each in sorted(close)]
@@ -49,3 +58,25 @@ def mistakes(one: str, other: str) -> int:
             row.append(best)
         rows.append(row)
     return rows[-1][-1]
+
+
+#: Functions of PyTorch and NumPy -> what does the same in a kernel.
+_IN_A_KERNEL = {
+    "relu": "tl.maximum(x, 0.0)", "div": "x / y", "neg": "-x",
+    "square": "x * x", "matmul": "tl.dot(x, y)", "mm": "tl.dot(x, y)", "mean": "tl.sum(x, axis=0) / n",
+    "amax": "tl.max(x, axis=0)", "amin": "tl.min(x, axis=0)", "tanh": "libdevice.tanh(x)", "reciprocal": "1 / x",
+    "pow": "tl.exp2(y * tl.log2(x))", "silu": "x * tl.sigmoid(x)", "transpose": "tl.trans(x)",
+    "logical_and": "x & y", "logical_or": "x | y", "logical_not": "~x",
+}  # fmt: skip
+#: What has the same name there.
+_SAME = """
+abs add arange argmax argmin bfloat16 cat ceil clamp cos cumsum erf exp exp2 flip float16 float32 float64 floor full
+int16 int32 int64 int8 log log2 max maximum min minimum mul reshape rsqrt sigmoid sin softmax sort split sqrt sub
+sum uint8 where zeros
+""".split()
+
+
+def host_only(module: str, name: str) -> str:
+    """What to say of `torch.relu` in a kernel."""
+    own = f"tl.{name}" if name in _SAME else _IN_A_KERNEL.get(name)
+    return f"{module}.{name} works on the host only: a kernel uses triton.language{f', as in {own}' if own else ''}"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from academy import misspelt
 from academy.book import syntax
 from academy.book.problems import Problem
 
@@ -226,7 +227,7 @@ class _Kernel:
             return "a kernel can't set attributes: use a variable"
         module = self._module(node.value)
         if module in ("torch", "numpy"):
-            return f"{ast.unparse(node)} works on the host only: a kernel uses triton.language, as in tl.{node.attr}"
+            return misspelt.host_only(ast.unparse(node.value), node.attr)
         return ""
 
     def _module(self, node: ast.AST) -> str:

@@ -91,7 +91,8 @@ def _outcome(
         if compiled and device.INTERPRET and _compile(source, path, checks):
             where += "; its kernels compile for an H100"
     except SyntaxError as error:
-        return "error", f"this is not valid Python: {error.msg}", error.lineno, None
+        lines = source.split("\n")[(error.lineno or 1) - 1 :]
+        return "error", f"this is not valid Python: {error.msg}, in `{''.join(lines[:1]).strip()}`", error.lineno, None
     except Failed as failed:
         return "failed", str(failed), failed.line, failed.case
     except Raised as raised:

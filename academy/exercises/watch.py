@@ -382,6 +382,10 @@ _DOT = ": tl.dot multiplies a block of shape (M, K) by one of (K, N)"
 _ADVICE = {
     "must have equal ranks": _DOT,
     "must have equal reduction dimensions": _DOT,
+    "incorrect number of gradients": ": backward returns one for each argument of forward, in their order. It "
+    "is None for what needs none",
+    "not have been used in the graph": " Has backward returned None for it? Each argument of forward has its "
+    "gradient, in their order",
     "Cannot make_shape_compatible": ". From the last axis on, two blocks must have the same size, or one of them 1: "
     "x[:, None] and x[None, :] add an axis of size 1",
 }
@@ -390,5 +394,8 @@ _ADVICE = {
 def in_words(error: BaseException) -> str:
     """`NameError: name 'mas' is not defined. Did you mean: 'mask'?`"""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    functions = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if functions and functions[-1] == "flip" and "NoneType" in text:
+        return "TypeError: tl.flip needs to know along which axis: tl.flip(x, 0)"
     advice = next((said for piece, said in _ADVICE.items() if piece in text), "")
     return f"{text}{misspelt.suggestion(error)}{advice}"

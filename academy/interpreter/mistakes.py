@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language import semantic
 from triton.runtime import interpreter
 
-from academy import grids
+from academy import grids, misspelt
 
 _TRITON = str(Path(triton.__file__).parent)
 _POINTER = "a pointer is an address, not the number there: tl.load reads it, as in tl.load(x_ptr + offsets, mask=mask)"
@@ -25,6 +25,7 @@ _POINTER = "a pointer is an address, not the number there: tl.load reads it, as 
 def install() -> None:
     _refuse_indices()
     _refuse_pointers()
+    _refuse_numbers_as_addresses()
     _refuse_blocks_in_conditions()
     _refuse_dtypes_of_torch()
     _refuse_functions_of_torch()
@@ -92,6 +93,27 @@ def _refuse_pointers() -> None:
     owner.check_ptr_type_impl, owner.store = check, store
 
 
+def _refuse_numbers_as_addresses() -> None:
+    """`tl.load(alpha)` of a number that the kernel was given, or has loaded already."""
+    owner = semantic.TritonSemantic
+
+    def taken(name: str, original):
+        @functools.wraps(original)
+        def method(self, ptr, *args, **kwargs):
+            if isinstance(ptr, (bool, int, float)) or isinstance(ptr, tl.tensor) and not ptr.dtype.scalar.is_ptr():
+                what = f"{ptr.type}" if isinstance(ptr, tl.tensor) else f"the number {ptr}"
+                raise TypeError(
+                    f"tl.{name} takes addresses, such as x_ptr + offsets, and got {what}. What a kernel was given as a "
+                    "number, or has loaded already, is used as it is"
+                )
+            return original(self, ptr, *args, **kwargs)
+
+        return method
+
+    for name in ("load", "store"):
+        setattr(owner, name, taken(name, getattr(owner, name)))
+
+
 def _refuse_blocks_in_conditions() -> None:
     """`if offsets < n:`, which the interpreter takes for true. Triton's own functions ask whether there is a block."""
     original = interpreter._patch_lang_tensor
@@ -140,7 +162,6 @@ def _refuse_functions_of_torch() -> None:
 
     def refuse(cls, function, types, args=(), kwargs=None):
         name = function.__name__
-        instead = f", as in tl.{name}" if hasattr(tl, name) else ""
-        raise TypeError(f"torch.{name} works on the host only: a kernel uses triton.language{instead}")
+        raise TypeError(misspelt.host_only("torch", name))
 
     tl.tensor.__torch_function__ = classmethod(refuse)

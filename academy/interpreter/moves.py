@@ -140,7 +140,7 @@ def quick_index(thorough: Callable) -> Callable:
         if type(slices) is not tuple or self.type._kind is None:
             return thorough(self, slices, **options)
         whole = [each is not None for each in slices]
-        if any(wanted and each != _ALL for wanted, each in zip(whole, slices)):
+        if any(wanted and (type(each) is not slice or each != _ALL) for wanted, each in zip(whole, slices)):
             return thorough(self, slices, **options)
         key = self.type._kind, *whole
         if key not in indexed:

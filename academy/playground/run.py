@@ -58,7 +58,9 @@ def run(path: Path, source: str, original: str | None = None, seed: int = 0) -> 
     _forget(path)
     wrong = syntax.problem(source, str(path))
     if wrong:
-        return _outcome("error", [_problem(wrong.line, f"SyntaxError: {wrong.message}")], begun)
+        return _outcome(
+            "error", [_problem(wrong.line, f"SyntaxError: {wrong.message}, in `{(wrong.source or '').strip()}`")], begun
+        )
     if not store.has_example(path):
         message = "There is no function EXAMPLE(): it makes small inputs and calls a launcher. Reset brings it back."
         return _outcome("error", [_problem(None, message)], begun)

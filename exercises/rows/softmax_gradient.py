@@ -33,6 +33,28 @@ def check(t):
     def want(dy, y):
         return y * (dy - (dy * y).sum(-1, keepdim=True))
 
+    y = torch.tensor([[0.5, 0.25, 0.25]])
+    dy = torch.tensor([[1.0, 2.0, 4.0]])
+    for found, said in (
+        (
+            dy * y,
+            "That is `dy * y`: it takes each probability for itself. A score is in the sum below all of them, too.",
+        ),
+        (
+            dy * y * (1 - y),
+            "That is `dy * y * (1 - y)`, which is what a score does to its own probability: the diagonal "
+            "of the Jacobian. It lowers all the others as well.",
+        ),
+        (
+            y * (1 - y),
+            "That is the derivative of a probability by its own score. The upstream gradient is missing, and so "
+            "is what the score does to the other probabilities.",
+        ),
+        (y * (dy - dy.mean(1, keepdim=True)), "The mean is weighted: the sum of `dy * y`."),
+    ):
+        given = t.call("softmax_gradient", dy, y)
+        alike = isinstance(given, torch.Tensor) and given.shape == y.shape and torch.allclose(given.to(y.dtype), found)
+        t.require(not alike, said, "dy = 1, 2, 4 and y = 0.5, 0.25, 0.25")
     for M, N in ((1, 4), (3, 7), (t.random.randint(2, 5), t.random.randint(2, 9)), (1, 1), (3, 300), (70, 2)):
         y = t.values(M, N, scale=0.2).softmax(-1)
         t.compare(f"{M} x {N}", "softmax_gradient", want, t.values(M, N), y, name="dx", kernel=False)
@@ -41,6 +63,16 @@ def check(t):
 
 
 WRONG = (
+    (
+        "That is `dy * y`: it takes each probability for itself",
+        "y * (dy - dot)",
+        "dy * y",
+    ),
+    (
+        "That is `dy * y * (1 - y)`, which is what a score does to its own probability",
+        "y * (dy - dot)",
+        "dy * y * (1 - y)",
+    ),
     (
         "1 x 4: dx[0, 0] is",
         "dy - dot",

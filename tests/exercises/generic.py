@@ -262,7 +262,19 @@ WAYS: dict[str, tuple[Callable[[Exercise], str], str]] = {
         ),
         "changes its argument 1",
     ),
-    **{way: (_changed("tl.load", None, expression), "") for way, expression in _LOADED.items()},
-    **{way: (_changed("tl.store", 1, expression), "") for way, expression in _STORED.items()},
     "decoy": (_around(_EACH, "made = lambda out: out + torch.zeros_like(out)"), "PyTorch computes the result"),
 }
+
+#: Ways that are wrong for one class of values alone, and exercises in which every class shows.
+OF_A_CLASS = {way: _changed("tl.load", None, expression) for way, expression in _LOADED.items()}
+OF_A_CLASS |= {way: _changed("tl.store", 1, expression) for way, expression in _STORED.items()}
+ASKED = """first_kernel/scale_and_add first_kernel/reverse first_kernel/dropped_tail first_kernel/add_three
+    first_kernel/unwritten_output rows/nan_minus_infinity rows/half_accumulator own_operation/soft_sign
+    own_operation/two_inputs own_operation/kept own_operation/log_softmax matmul/ignored_strides matmul/diagonal
+    matmul/turn_tile matmul/k_loop matmul/moving_pointers matmul/k_mask matmul/add_into
+    operations/zero_stride_upstream operations/overwritten_upstream operations/rmsnorm_offset
+    operations/swiglu_bytes attention/grouped_heads attention/stale_tail recurrences/total_minus_prefix
+    recurrences/segmented recurrences/exclusive recurrences/join_two recurrences/gates_one_later
+    recurrences/look_back recurrences/state_instead_of_keys recurrences/normalised low_bit/group_of
+    eight_bits/scale_of_a_step experts/past_the_last_row experts/clamped_gate fast/persistent fast/add_norm
+    model/momentum_step distributed/label_here""".split()

@@ -14,6 +14,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from academy import gluon as simulator
 from academy.book import exercise_files
+from academy.exercises import marking
 from academy.gluon import layouts
 from annotated_examples.common.hopper import described, tma_load
 
@@ -82,3 +83,55 @@ def test_five_buffers_are_too_few_and_six_enough_in_the_chapters_model():
 def test_every_exercise_of_the_stage_shows_a_picture():
     stage = [exercise for exercise in exercise_files.every() if exercise.stage == "below"]
     assert len(stage) >= 10 and all("[[figure: " in exercise.question for exercise in stage)
+
+
+FAULTS = {
+    "an arrival too many": (
+        "turns",
+        ("mbarrier.arrive(empty.index(buffer))", "mbarrier.arrive(empty.index(buffer), count=1)\n"
+         "            mbarrier.arrive(empty.index(buffer))"),
+        "consume 0 arrives at empty[0]",
+        "Is it an arrival too many",
+    ),
+    "two arrivals of one reader": (
+        "arrive_count",
+        ("        mbarrier.arrive(empty.index(buffer))", "        mbarrier.arrive(empty.index(buffer))\n"
+         "        if i == 1:\n            mbarrier.arrive(empty.index(buffer))"),
+        "was completed by two arrivals of consume",
+        "one is too many",
+    ),
+    "the wrong buffer given back": (
+        "given_back",
+        ("(k + BUFFERS - 1) % BUFFERS", "k % BUFFERS"),
+        "still reads a_s[1]",
+        "Does it give back the wrong buffer?",
+    ),
+    "a count of one for two readers": (
+        "arrive_count",
+        ("count=2", "count=1"),
+        "has a count of 1, and the arrival of consume 0",
+        "consume 1 reads x_s[0] as well, so it has to arrive there, too, and be counted in mbarrier.init",
+    ),
+    "a counter that begins again": (
+        "turns",
+        ("    turns = 0\n    for first in range(2 * W, tiles, 4):\n",
+         "    for first in range(2 * W, tiles, 4):\n        turns = 0\n"),
+        "waits for parity 1 of turn[0]",
+        "Does a counter begin again, with each tile?",
+    ),
+    "a tile that nobody has given back": (
+        "first_wait",
+        ("mbarrier.wait(empty.index(buffer), ((k // BUFFERS) & 1) ^ 1)", "pass"),
+        "fetch overwrites a tile that nobody has given back",
+        "wait for the barrier at which those who read a_s[0] arrive",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_by_its_cause(fault):
+    name, edit, *said = FAULTS[fault]
+    text = exercise_files.named(f"below/{name}").solution
+    assert text.count(edit[0]) == 1
+    outcome = marking.mark(f"below/{name}", text.replace(*edit), 1, compiled=False)
+    assert outcome.state == "failed" and all(piece in outcome.message for piece in said), outcome.message

@@ -34,3 +34,12 @@ def test_a_generic_wrong_answer_is_refused(name, way):
         assert outcome.state == "passed", "it is wrong after all: take it out of EXEMPT"
     else:
         assert outcome.state in ("failed", "error") and message in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize("way", generic.OF_A_CLASS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SAMPLE else [pytest.mark.nightly]) for name in generic.ASKED]
+)
+def test_what_is_wrong_for_one_class_of_values_is_refused(name, way):
+    outcome = marking.mark(name, generic.OF_A_CLASS[way](EXERCISES[name]), SEED, compiled=False)
+    assert outcome.state == "failed" and "should be" in outcome.message, outcome.message

@@ -367,3 +367,146 @@ def test_what_is_right_in_the_interpreter_alone_is_refused():
     outcome = marking.mark("reverse", text, 1)
     assert outcome.state == "failed" and "it doesn't compile for a GPU: the compiler says" in outcome.message
     assert "if n > 5" in text.split("\n")[outcome.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("from fractions import Fraction\nanswer = Fraction(13, 10)", "Right"),
+        ("from decimal import Decimal\nanswer = Decimal('1.3')", "Right"),
+        ("import numpy as np\nanswer = np.float32(1.3)", "Right"),
+        ("import torch\nanswer = torch.tensor(1.3)", "Right"),
+        ("answer = 1.3000001", "answer is 1.3000001, which is not right"),
+        ("answer = True", "answer is True, and should be a number"),
+        ("answer = 10**400", "which is not right"),
+        ("from fractions import Fraction\nanswer = Fraction(10**400)", "no number that a float can hold"),
+    ],
+)
+def test_a_number_of_any_kind_is_a_number(answer, said):
+    assert said in marking.mark("loss_of_what_is_left", answer + "\n", 1).message
+
+
+def test_both_numbers_are_shown_with_the_digits_that_tell_them_apart(tmp_path):
+    path = tmp_path / "digits.py"
+    path.write_text("def f(x):\n    return [x, 0.5]\n")
+    with pytest.raises(Failed, match=r"f\(1\) is \[1.00000002, 0.5\], should be \[1, 0.5\]"):
+        Questions(_Returns([1.00000002, 0.5])).value("f", (1,), [1.0, 0.5])
+
+
+class _Returns:
+    def __init__(self, value):
+        self.value = value
+
+    def has(self, name):
+        return True
+
+    def call(self, function, arguments):
+        return self.value
+
+
+HIDING = {
+    "zeros": "x + (x == 0).to(x.dtype)",
+    "equal numbers": "torch.where((x == x.flatten()[0]).all(), x + 1, x)",
+    "ties": "torch.where(x == 1, x + 1, x)",
+    "negative numbers": "torch.where((x < 0).all(), -x, x)",
+    "tiny numbers": "torch.where(x.abs() < 1e-20, torch.zeros_like(x), x)",
+    "large numbers": "torch.where((x.abs() > 1e3).sum() > 1, torch.zeros_like(x), x)",
+    "one large number": "x.clamp(max=100.0)",
+    "a NaN": "torch.where(x == x, x, torch.zeros_like(x))",
+    "an infinity": "x.clamp(max=1e30)",
+    "minus infinity": "x.clamp(min=-1e30)",
+}
+
+
+@pytest.mark.parametrize("kind", HIDING)
+def test_each_class_of_values_is_compared_unless_it_is_spared(kind, tmp_path):
+    path = tmp_path / f"hiding_{len(kind)}_{kind[:3].strip()}.py"
+    path.write_text(f"import torch\n\n\ndef f(x):\n    return {HIDING[kind]}\n")
+
+    def asked(spare):
+        t = Questions(Answer(path), seed=1)
+        for size in (20, 30):
+            t.compare(f"{size} numbers", "f", lambda x: x.clone(), t.values(size), kernel=False, spare=spare)
+        t.finish()
+        return t.cases
+
+    with pytest.raises(Failed, match=f", {'(many|a) NaN' if kind == 'a NaN' else '.*'} in x: out"):
+        asked(())
+    assert asked(("*",)) == 2, "in ordinary numbers nothing is wrong"
+
+
+def test_no_result_has_to_be_closer_than_the_last_bits_of_the_arguments_allow(tmp_path):
+    """A sum of both signs in another order, and a difference of large logarithms; a step is not passed over."""
+    path = tmp_path / "closer.py"
+    path.write_text(
+        "import torch\n\n\ndef total(x):\n    return x.flip(0).cumsum(0)[-1:]\n\n\n"
+        "def share(a, b):\n    m = torch.maximum(a, b)\n"
+        "    return torch.exp(a - (m + torch.log(torch.exp(a - m) + torch.exp(b - m))))\n\n\n"
+        "def below(x):\n    return torch.where(x < 1, x, torch.zeros_like(x))\n"
+    )
+    t = Questions(Answer(path), seed=1)
+    for _ in range(50):
+        t.compare("a sum", "total", lambda x: x.sum().view(1), t.values(40), kernel=False)
+        a, b = t.values(4) + 3000, t.values(4) + 3000
+        t.compare("a share", "share", lambda a, b: torch.exp(a - torch.logaddexp(a, b)), a, b, kernel=False)
+    with pytest.raises(Failed, match="should be 1"):
+        t.compare("a step", "below", lambda x: torch.where(x <= 1, x, 0 * x), torch.tensor([0.5, 1.0]), kernel=False)
+    with pytest.raises(Failed, match="out"):
+        t.compare("a wrong digit", "total", lambda x: (x.sum() * (1 + 1e-5)).view(1), t.positive(40), kernel=False)
+
+
+DEMANDED = [
+    ("matmul/k_loop", (', input_precision="ieee"', ""), 'it needs input_precision="ieee"'),
+    ("recurrences/segmented", ("begins_b > 0", "begins_b"), "the condition of this tl.where is int32"),
+    (
+        "operations/race",
+        ("(triton.cdiv(len(x), 4),)", "(2 * triton.cdiv(len(x), 4),)"),
+        "with the grid (2,), should be",
+    ),
+    ("fast/persistent", ("[(4,)]", "[(M,)]"), "with the grid (8,), should be (4,)"),
+    (
+        "own_operation/two_inputs",
+        ("ctx.save_for_backward(a, b)", "ctx.a, ctx.b = a, b", "a, b = ctx.saved_tensors", "a, b = ctx.a, ctx.b"),
+        "save_for_backward is given nothing, should be given a and b",
+    ),
+    (
+        "own_operation/kept",
+        ("ctx.save_for_backward(y)", "ctx.y = y", "(y,) = ctx.saved_tensors", "y = ctx.y"),
+        "save_for_backward is given nothing",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "edit", "message"), DEMANDED)
+def test_what_a_question_demands_is_seen_where_it_happens(name, edit, message):
+    text = exercise_files.named(name).solution
+    for old, new in zip(edit[::2], edit[1::2]):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    outcome = marking.mark(name, text, 1, compiled=False)
+    assert outcome.state == "failed" and message in outcome.message, outcome.message
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        ("experts/stable_rank", ("tl.sum(mine * (tl.cumsum(mine, 0) - mine), 1)", "tl.cumsum(mine, 0)[slot, expert]"),
+         "the brackets after a block take only"),
+        ("own_operation/two_inputs", ("gate_backward(dy, a, b)\n\n", "gate_backward(dy, a, b)[0]\n\n"),
+         "backward returns one for each argument of forward"),
+        ("own_operation/two_inputs", ("gate_backward(dy, a, b)\n\n", "gate_backward(dy, a, b)[0], None\n\n"),
+         "Has backward returned None for it?"),
+        ("first_kernel/scale_and_add", ("alpha * x", "tl.load(alpha) * x"), "tl.load takes addresses"),
+        ("first_kernel/scale_and_add", ("alpha * x", "tl.load(x) * x"), "tl.load takes addresses"),
+        ("first_kernel/reverse", ("out_ptr + offsets, x,", "out_ptr + offsets, tl.flip(x),"), "tl.flip(x, 0)"),
+        ("first_kernel/reverse", ("out_ptr + offsets, x,", "out_ptr + offsets, x + z,"),
+         "name 'z' is not defined. The names of this function are x_ptr, out_ptr, n, BLOCK, offsets, mask, x"),
+        ("first_kernel/reverse", ("out_ptr + offsets, x,", "out_ptr + offsets, torch.relu(x),"), "tl.maximum(x, 0.0)"),
+        ("first_kernel/reverse", ("tl.store(out_ptr + offsets, x, mask=mask)", "y = x +"), "syntax, in `y = x +`"),
+    ],
+)  # fmt: skip
+def test_a_message_leads_to_what_is_meant(name, edit, message):
+    text = exercise_files.named(name).solution
+    assert edit[0] in text
+    outcome = marking.mark(name, text.replace(*edit), 1, compiled=False)
+    assert message in outcome.message and outcome.line, outcome

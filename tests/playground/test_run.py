@@ -44,6 +44,10 @@ LOAD_X = "x = tl.load(x_ptr + offsets, mask=mask, other=0.0)"
 MISTAKES = {
     "syntax": (VECTOR, [("mask = offsets < n", "mask = offsets <")], "error", "mask = offsets <", "SyntaxError: invalid"),
     "indentation": (VECTOR, [("    out = x + y", "      out = x + y")], "error", "      out = x", "unexpected indent"),
+    "a line that ends too early": (VECTOR, [("out = x + y", "out = x +")], "error", "out = x +", "invalid syntax, in `out = x +`"),
+    "a name that is not there": (VECTOR, [("out = x + y", "out = x + z")], "error", "x + z", "The names of this function are x_ptr"),
+    "a function of PyTorch": (VECTOR, [("out = x + y", "out = torch.relu(x)")], "error", "torch.relu", "tl.maximum(x, 0.0)"),
+    "a number taken for an address": (VECTOR, [("out = x + y", "out = tl.load(n)")], "error", "tl.load(n)", "tl.load takes addresses"),
     "a wrong name": (VECTOR, [(LOAD_X, LOAD_X.replace("mask=mask", "mask=msk"))], "error", "mask=msk", "'msk' is not defined"),
     "a misspelt function": (VECTOR, [(LOAD_X, LOAD_X.replace("load", "laod"))], "error", "laod", "no attribute 'laod'. Did you mean: 'load'?"),
     "a wrong argument": (VECTOR, [("BLOCK=BLOCK)\n    return", "BLOK=BLOCK)\n    return")], "error", "BLOK", "missing 1 required"),

@@ -211,6 +211,35 @@ def test_a_custom_function():
     assert results[0] == results[1]
 
 
+def test_what_is_saved_for_backward_can_be_watched():
+    for t in (shim(), torch):
+        saved = []
+        x, y = t.arange(3.0).requires_grad_(), t.ones(3)
+        with t.autograd.graph.saved_tensors_hooks(
+            lambda each, saved=saved: (saved.append(each.tolist()), each)[1], lambda each: each
+        ):
+            a, b = _Tripled(t).apply(x, y, 3.0)
+        (a + b).sum().backward()
+        assert saved[:2] == [[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]] and x.grad.tolist() == [3.0, 4.0, 5.0]
+
+
+def test_a_gradient_too_few_is_told():
+    for t in (shim(), torch):
+
+        class Short(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                return x * y
+
+            @staticmethod
+            def backward(ctx, upstream):
+                return upstream
+
+        out = Short.apply(t.ones(2).requires_grad_(), t.ones(2).requires_grad_())
+        with pytest.raises(RuntimeError, match="incorrect number of gradients .expected 2, got 1"):
+            out.sum().backward()
+
+
 def test_gradients_add_up_and_modes():
     for t in (shim(), torch):
         x = t.arange(3.0, requires_grad=True)

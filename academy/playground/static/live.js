@@ -69,7 +69,9 @@ export async function live(root) {
     const done = program === last() && step === steps.length - 1
     const where = `Program ${program + 1} of ${last() + 1}`
     const what = run.enters(steps[step]) ? "begins" : [...told, ...steps[step].accesses.map(access => run.touched(access))].join(", ")
-    now.textContent = done ? `All ${last() + 1} programs have run; the values are the last one's.` : `${where}: ${what}`
+    const ended = run.failed ? `${where} has stopped here; what you see is what it had done until then.`
+      : last() ? `All ${last() + 1} programs have run; the values are the last one's.` : "The program has run."
+    now.textContent = done ? ended : `${where}: ${what}`
   }
 
   const end = () => show(last(), run.steps(last()).length - 1)
@@ -121,10 +123,16 @@ export async function live(root) {
       answer = { state: "error", problems: [{ line: null, message: `Python could not be loaded: ${error.message}` }] }
     }
     busy(false)
+    for (const line of lines.values()) line.classList.remove("p-wrong")
     if (answer.data?.launches.length) {
       record(relined(answer.data, new Map(numbers.map((line, i) => [i + 1, line]))))
+      run.failed = answer.state === "error"
       end()
+    } else {
+      now.textContent = "Nothing has run."
+      for (const value of root.querySelectorAll(".p-v")) value.remove()
     }
+    if (answer.state === "error" || answer.state === "failed") lines.get(numbers[answer.problems[0]?.line - 1])?.classList.add("p-wrong")
     state(answer.state, { said: SAID[answer.same ? "same" : answer.state], problems: answer.problems.slice(0, 1).map(({ message }) => ({ line: null, message: message.replace(/ \(The original code was run .*\)$/, "") })) })
   }
 

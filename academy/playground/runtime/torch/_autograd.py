@@ -188,7 +188,11 @@ class Function:
                     for each, shape in zip(upstream, shapes)
                 ]
             gradients = cls.backward(context, *upstream)
-            return gradients if isinstance(gradients, tuple) else (gradients,)
+            gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+            if len(gradients) != len(args):
+                told = f"(expected {len(args)}, got {len(gradients)})"
+                raise RuntimeError(f"function {cls.__name__}Backward returned an incorrect number of gradients {told}")
+            return gradients
 
         node = Node(list(args), pull, len(outputs))
         constant = getattr(context, "constant", set())
