@@ -157,7 +157,7 @@ def test_an_index_that_the_language_does_not_have(kernel_file, capsys, index):
         ("torch.abs(x)", ", as in tl.abs"),
         ("torch.add(x, 1)", ", as in tl.add"),
         ("torch.where(x > 0, x, 0)", ", as in tl.where"),
-        ("torch.nn.functional.relu(x)", ""),
+        ("torch.nn.functional.relu(x)", ", as in tl.maximum(x, 0.0)"),
     ],
 )
 def test_a_function_of_torch_in_a_kernel(kernel_file, capsys, call, instead):
