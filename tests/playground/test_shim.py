@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,22 @@ def test_a_custom_function():
         (a * a + b).sum().backward()
         results.append(x.grad.tolist())
     assert results[0] == results[1]
+
+
+def test_a_block_may_go_while_a_place_is_looked_up(monkeypatch):
+    """The garbage collector takes one away whenever it likes."""
+    memory = sys.modules[f"{shim().__name__}._memory"]
+    others, block = [memory.Block(np.zeros(8, np.uint8)) for _ in range(2)], memory.Block(np.zeros(8, np.uint8))
+    look_up = memory.bisect_right
+
+    def looked_up(*args):
+        found = look_up(*args)
+        others.clear()
+        return found
+
+    monkeypatch.setattr(memory, "bisect_right", looked_up)
+    (found,) = memory.parts(np.array([block.start + 3]), 1)
+    assert found[2].tolist() == [3]
 
 
 def test_what_is_saved_for_backward_can_be_watched():

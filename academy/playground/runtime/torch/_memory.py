@@ -15,6 +15,9 @@ import numpy as np
 SPAN = 1 << 28
 _starts: list[int] = []
 _blocks: dict[int, np.ndarray] = {}
+#: Starts of blocks that are no more. They leave `_starts` when the next one is made: a block may go at any moment, also
+#: while a place is looked up there.
+_gone: list[int] = []
 _next = SPAN
 
 
@@ -23,6 +26,8 @@ class Block:
 
     def __init__(self, data: np.ndarray):
         global _next
+        while _gone:
+            _starts.pop(bisect_right(_starts, _gone.pop()) - 1)
         self.start, self.data = _next, data
         _next += (data.nbytes // SPAN + 2) * SPAN
         insort(_starts, self.start)
@@ -32,7 +37,7 @@ class Block:
 
 def _forget(start: int) -> None:
     del _blocks[start]
-    _starts.pop(bisect_right(_starts, start) - 1)
+    _gone.append(start)
 
 
 def parts(addresses: np.ndarray, itemsize: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -55,7 +60,7 @@ def parts(addresses: np.ndarray, itemsize: int) -> Iterator[tuple[np.ndarray, np
 
 def _inside(owner: int, lanes: np.ndarray, addresses: np.ndarray, itemsize: int):
     start = _starts[owner] if owner >= 0 else 0
-    block = _blocks[start] if owner >= 0 else np.zeros(0, dtype=np.uint8)
+    block = _blocks.get(start, np.zeros(0, dtype=np.uint8))
     offsets = addresses - start
     if int(offsets.min()) < 0 or int(offsets.max()) + itemsize > block.nbytes:
         raise IndexError("an address outside of every tensor")
