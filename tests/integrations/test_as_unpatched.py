@@ -227,9 +227,9 @@ for kind in KINDS:
     for name, place in ("gpt2", "ln_f"), ("llama", "gate_proj"), ("mixtral", "act_fn"), ("llama", "input_layernorm"):
         situation(at_night=(name,), kind=kind, place=place)(hooks)
     if kind != "doubles":
-        for name, place in ("llama eager", "self_attn"), ("mixtral", "gate"), ("gpt2", "attn_dropout"):
-            if place != "attn_dropout":  # sdpa doesn't call it
-                situation(at_night=(name,), kind=kind, place=place)(hooks)
+        situation(at_night=("mixtral",), kind=kind, place="gate")(hooks)
+for kind in ("full_backward", "full_backward_pre", "removed"):  # a pre-hook sees no positional arguments there
+    situation(at_night=("llama eager",), kind=kind, place="self_attn")(hooks)
 situation("llama eager", kind="forward", place="self_attn")(hooks)
 
 
@@ -554,7 +554,7 @@ def fsdp2(model, patch, when):
     with one_process():
         mesh = init_device_mesh(DEVICE.type, (1,))
         for module in (*layers_of(model), model.lm_head, model):
-            if module is not model.lm_head or model.config.model_type != "gpt2":  # tied
+            if module is not model.lm_head or not model.config.tie_word_embeddings:
                 fully_shard(module, mesh=mesh)
         if when == "after":
             patch(model)
