@@ -40,7 +40,7 @@ def axes(file: Path) -> tuple[str, ...]:
 
 def axes_home(file: Path) -> Path:
     """The file that says what the axes of its shapes are: this one, or one of `operations/`."""
-    taken = re.search(r"^from operations\.(\w+) import [^#\n]*\bAXES\b", file.read_text("utf-8"), re.M)
+    taken = re.search(r"^from operations\.(\w+) import (?:\([^)]*|[^#\n(]*)\bAXES\b", file.read_text("utf-8"), re.M)
     root = file.parents[1] if file.parent.name == layout.OPERATIONS else file.parents[2]
     return root / layout.OPERATIONS / f"{taken[1]}.py" if taken else file
 

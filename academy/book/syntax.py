@@ -130,7 +130,7 @@ def built_on(files: Iterable[Path], root: Path) -> list[Path]:
 def imported_kernels(text: str, root: Path) -> list[Path]:
     """The files of kernels (and of operations) under `root` that a text imports, such as gemm for gemm_splitK, in the
     order of the text."""
-    names = _imports(text) if any(folder in text for folder in _FOLLOWED) else []
+    names = _imports(text) if layout.KERNELS in text or layout.OPERATIONS in text else []
     return [file for name in names if (file := kernel_file(name, root))]
 
 

@@ -187,14 +187,15 @@ class Plan:
         yield from self._many_elements()
 
     def _many_elements(self) -> Iterator[Trial]:
-        """In the last dim, where a program is mostly as long as it likes. The largest tensor has so many."""
+        """The largest tensor has so many. In the interpreter in the last dim, where a program is mostly as long as it
+        likes; on a GPU in the first: many programs cost nothing there, and so long a block may compile for minutes."""
         tensors = list(self.subject.tensors.values())
-        last = tensors[0].dims[-1] if tensors and tensors[0].dims else 0
-        if isinstance(last, tuple) and last[1] not in self.subject.sizes:
-            sizes = lambda size: self.small(**{last[1]: size})  # noqa: E731
+        dim = tensors[0].dims[-1 if self.interpreted else 0] if tensors and tensors[0].dims else 0
+        if isinstance(dim, tuple) and dim[1] not in self.subject.sizes:
+            sizes = lambda size: self.small(**{dim[1]: size})  # noqa: E731
             largest = lambda size: max(prod(each.shape(dict(sizes(size)))) for each in tensors)  # noqa: E731
             size = bisect_right(range(MANY_ELEMENTS), MANY_ELEMENTS, key=largest) - 1
-            yield self.trial("more than 10⁵ elements", sizes(size))
+            yield self.trial("more than 10⁵ elements", sizes(size), how="many")
 
     def _ranks(self) -> Iterator[Trial]:
         """Where INPUTS says "...", these are trials like others."""

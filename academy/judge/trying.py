@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from triton.runtime.errors import OutOfResources, PTXASError
 
 from academy import accuracy, device, trouble
 from academy.grids import GridTooLarge
@@ -135,6 +136,8 @@ class Attempt:
         self.subject, self.trial = subject, trial
         self.sizes, self.options = dict(trial.sizes), dict(trial.options)
         self.dtype = getattr(torch, trial.dtype)
+        #: Whether numbers are drawn whose sums are exact.
+        self.halves = False
         #: How often results were compared, and what is compared, where it isn't judged yet.
         self.compared = 0
         self.drawn: dict[tuple[int, str], list[Three]] | None = None
@@ -163,6 +166,8 @@ class Attempt:
         if floating and self.trial.values:
             zeros = self.trial.values not in special.KINDS
             value = value * (name != self.trial.values) if zeros else special.like(value, self.trial.values)
+        if floating and self.halves and not bool((value > 0).all()):
+            value = value.floor() + 0.5
         if value.dtype == torch.bool or not value.dim() or not floating and layout.startswith("expanded"):
             return value
         return layouts.laid_out(value, layout)
@@ -359,8 +364,8 @@ class Attempt:
         drawn: dict[tuple[int, str], list[Three]] = {}
         for number in range(DRAWS):
             again = Attempt(self.subject, replace(self.trial, seed=self.trial.seed + number))
-            again.drawn = drawn
-            again.make()
+            again.drawn, again.halves = drawn, self.halves
+            again.make("compare" if self.trial.how == "many" else "")
         draws = list(zip(*drawn.get((self.compared, name), [])))
         return bool(draws) and elements.difference(name, *map(torch.stack, draws)) is None
 
@@ -427,6 +432,18 @@ class Attempt:
             message, _ = _in_words(error, "")  # nobody is handed a wrong number
             raise Remark(f"it fails where the reference gives empty results: {message}") from error
         self.compare(found, inputs, upstreams)
+
+    def _many(self) -> None:
+        """As `_compare`, with ±0.5, ±1.5, …, whose sum is the same in any order: that so long a sum has an error is no
+        fault. A block as long as such a row need not fit a GPU, and then it says so itself."""
+        self.halves = True
+        try:
+            self._compare()
+        except Wrong:
+            self.halves = False
+            self._compare()
+        except (OutOfResources, PTXASError) as error:
+            raise Remark(f"a block for so many elements doesn't fit this GPU: {type(error).__name__}") from error
 
     def _lanes(self) -> None:
         with interpreted.masked_lanes(float(self.trial.detail)):

@@ -116,7 +116,8 @@ class Memory:
     def behind(self, name: str, address: int) -> int:
         """Where a tensor lies now that is no argument, but whose address is in one; any other address stays."""
         if address not in self._behind:
-            alive = (each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter))
+            alive = (each for each in gc.get_objects() if type(each).__name__ in ("Tensor", "Parameter"))
+            alive = (each for each in alive if isinstance(each, torch.Tensor))
             tensor = next((each for each in alive if each.numel() and each.data_ptr() == address), None)
             if tensor is None:
                 return address

@@ -428,7 +428,7 @@ def _unordered_here(launch: Launch, program: Program, staged: list[tuple[int, To
         active = touch.elements >= 0
         places = touch.addresses[active] - start
         shape = shapes.setdefault(touch.elements.shape if touch.elements.size > 1 else (), len(shapes))
-        lanes = np.arange(active.size).reshape(active.shape)[active] + (shape << 32)
+        lanes = np.arange(active.size, dtype=np.int64).reshape(active.shape)[active] + (shape << 32)
         same = (writer[places] == lanes) & (active.size > 1 or touch.operation == "store")
         foreign = (stage[places] == now) & (writer[places] != _ANY) & ~same
         if foreign.any():

@@ -40,7 +40,7 @@ def test_bad_example_gives_this_message(formula, message):
 
 def test_cases_are_the_real_ones():
     examples = [body for kind, body in FENCES if kind == "python"]
-    files = [path.read_text("utf-8") for path in (ROOT / "cases").glob("*.py")]
+    files = [path.read_text("utf-8") for path in (ROOT / "operations").glob("*.py")]
     assert len(examples) == 3
     for example in examples:
         assert any(example in text for text in files), example

@@ -274,6 +274,12 @@ def test_more_than_a_hundred_thousand_elements_and_not_many_more(inputs, sizes):
     assert [dict(trial.sizes) for trial in made if "10⁵" in trial.name] == ([sizes] if sizes else [])
 
 
+@interpreted
+def test_a_long_sum_may_be_added_in_any_order():
+    report = Session(File(KERNELS / "sums_in_order.py"), ["sizes"], 0).run()
+    assert report.right, str(report)
+
+
 def test_each_dim_apart():
     values = torch.arange(24.0).view(2, 3, 4)
     for axis, strides in enumerate([(27, 4, 1), (12, 27, 1), (12, 4, 27)]):

@@ -23,7 +23,7 @@ def test_temporary_files_go_with_their_process(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     items = [item for _, item in process.stream(dies, [3, 4])]
     assert items.count("written") == 2 and [item.kind for item in items if item != "written"] == ["exit", "exit"]
-    assert not list(tmp_path.iterdir())
+    assert not left(tmp_path)
 
 
 def left(folder):

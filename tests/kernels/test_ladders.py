@@ -112,8 +112,10 @@ def assert_right(variant, function, shape, dtype, aligned=False):
     upstream = torch.tensor(1.0, device=harness.DEVICE) if variant.differentiable else None
     with harness.unchanged(**{n: v for n, v in inputs.items() if torch.is_tensor(v)}), harness.fenced_allocations():
         actual = results(function, inputs, upstream)
+    # On some processors PyTorch's own products of 16 bits take the NaN beside a slice along.
+    packed = {n: v.contiguous() if torch.is_tensor(v) else v for n, v in inputs.items()}
     with sdpa_kernel(SDPBackend.MATH):  # attention is held to PyTorch's plain arithmetic, on a card too
-        pytorch, exact = results(variant.eager, inputs, upstream), results(variant.reference, doubles, upstream)
+        pytorch, exact = results(variant.eager, packed, upstream), results(variant.reference, doubles, upstream)
     assert actual.keys() == pytorch.keys()
     for name, value in actual.items():
         accuracy.check(name, value, pytorch[name].to(value.dtype), exact[name])

@@ -342,7 +342,7 @@ HELPERS = [
     (smaller_by_two_to_the_sixty, Mutant("epsilon", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale = tl.maximum(scale, 1e-12)")),
     (not_a_number_stays_in_its_group, Mutant("infinity in the scale", "bits >= 0x7F800000", "bits > 0x7F800000")),
     (stochastic_by_the_word, Mutant("random bits too many", "word >> (32 - CUT)", "word >> (31 - CUT)")),
-    (stochastic_by_the_word, Mutant("subnormal like normal", "(127 + LOWEST) << 23", "1 << 23")),
+    (stochastic_by_the_word, Mutant("subnormal like normal", "bits < ((127 + LOWEST) << 23), count", "bits < (1 << 23), count")),
     (stochastic_by_the_word, Mutant("the upper half of the seed lost", "tl.philox(seed, low", "tl.philox(seed & 0xFFFFFFFF, low")),
     (stochastic_by_the_word, Mutant("sign lost", "| sign)", "| 0)")),
 ]  # fmt: skip

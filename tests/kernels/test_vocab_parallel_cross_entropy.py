@@ -375,7 +375,8 @@ def test_cuts_are_those_of_chunk(columns, world, cuts):
     ],
     ids=lambda v: next(iter(v)) if isinstance(v, dict) else None,
 )
-def test_bad_arguments(change, error, words):
+def test_bad_arguments(change, error, words, monkeypatch):
+    monkeypatch.setenv("ACADEMY_DEBUG", "1")  # on a card, values are looked at only then
     arguments = dict(logits=torch.ones(2, 4), labels=torch.zeros(2, dtype=torch.long)) | change
     arguments = {n: v.to(DEVICE) if isinstance(v, torch.Tensor) else v for n, v in arguments.items()}
     with pytest.raises(error, match=words):
