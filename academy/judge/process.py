@@ -129,9 +129,15 @@ def _answer(connection: Any, process: Any, waiting: list) -> tuple[int, Any, Exc
         raise trouble.Trouble(f"a process that did a part of the work has ended too early, with {how}") from None
 
 
-def _calls(connection: Connection, function: Callable) -> None:
+def _begin() -> None:
+    """What a process does first that works for another. One that a server forks has the server's number of threads."""
     end_with_parent()
     leave_signals()
+    torch.set_num_threads(1)
+
+
+def _calls(connection: Connection, function: Callable) -> None:
+    _begin()
     collecting.rarely()
     while True:
         number, job = connection.recv()
@@ -298,8 +304,7 @@ def _death(code: int, limits: Limits, asleep: bool) -> Death | trouble.Trouble:
 
 def _child(sender: Connection, work: Callable, job: Any, limits: Limits, folder: str) -> None:
     tempfile.tempdir = folder
-    end_with_parent()
-    leave_signals()
+    _begin()
     # What a broken kernel prints on its way down is of no interest.
     faulthandler.disable()
     quiet = os.open(os.devnull, os.O_WRONLY)
@@ -413,8 +418,7 @@ def _answering(connection: Connection, work: Callable, job: Any, limits: Limits,
     tempfile.tempdir = folder
     with contextlib.suppress(OSError):
         os.setsid()  # a group of its own, so that it can be ended as a whole
-    end_with_parent()
-    leave_signals()
+    _begin()
     faulthandler.disable()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
