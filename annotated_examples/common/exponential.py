@@ -27,7 +27,7 @@ def exp(x):
     return libdevice.exp(x)
 
 
-# $1 / (1 + e^{-x})$, which `tl.sigmoid` computes with `tl.exp`. Far below zero the exponential is all there is in the
+# The sigmoid, which `tl.sigmoid` computes with `tl.exp`. Far below zero the exponential is all there is in the
 # denominator; where it is infinite, the quotient is 0.
 @triton.jit
 def sigmoid_of(x):
