@@ -122,7 +122,7 @@ COMMANDS = {
     "check": ["annotated_examples/tutorials/vector_add.py"],
     "mutate": ["annotated_examples/tutorials/vector_add.py"],
     "judge": ["tests/judge/kernels/rows.py"],
-    "trace": ["tests/corpus/a08_dead_rows_fixed.py"],
+    "trace": ["tests/corpus/rows_that_are_left_out_fixed.py"],
     "compile": ["docs/guides/judged/my_softmax.py"],
     "simulate": ["annotated_examples/gluon/flash_attention.py"],
     "exercise": ["check", "exercises/first_kernel/reverse.py"],

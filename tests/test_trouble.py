@@ -52,7 +52,7 @@ def output(kind: str):
         ["exercise", "list"],
         ["exercise", "hint", "first_kernel/reverse"],
         ["trace", "--no-compile", "vector_add"],  # with rich, which ends a process by itself
-        ["check", str(CORPUS / "a08_dead_rows_fixed.py")],
+        ["check", str(CORPUS / "rows_that_are_left_out_fixed.py")],
     ],
     ids=lambda words: " ".join(words[:2]),
 )
@@ -151,9 +151,9 @@ TROUBLES = {
 }
 #: Each right, so that status 1 is a lie.
 RIGHT = {
-    "check": "tests/corpus/a08_dead_rows_fixed.py",
+    "check": "tests/corpus/rows_that_are_left_out_fixed.py",
     "mutate": "--only equations backprop_math/vector_add.md",
-    "judge": "--only sizes tests/corpus/a08_dead_rows_fixed.py",
+    "judge": "--only sizes tests/corpus/rows_that_are_left_out_fixed.py",
     "trace": "annotated_examples/classics/softmax.py",
     "compile": "annotated_examples/tutorials/vector_add.py",
     "simulate": "annotated_examples/gluon/flash_attention.py",
