@@ -97,8 +97,15 @@ CAUSES = [
           _MUSEUM + "1-the-tail-that-nobody-owns"),
 ]  # fmt: skip
 
+#: Where the last one would stand, and whole blocks are wrong as well.
+AT_EVERY_SIZE = Cause(
+    "",
+    "It is wrong at every size, whole blocks too: no tail, but the formula itself, or which element goes where.",
+    _MUSEUM + "watch-the-whole-run-academy-trace",
+)
+
 
 def of(trial: object, message: str) -> Cause:
-    """The likely cause of what a trial has shown."""
+    """The likely cause of what a trial has shown, if nothing is known of the others."""
     said = f"{trial}: {message}"
     return next((cause for cause in CAUSES if re.search(cause.pattern, said)), CAUSES[-1])

@@ -36,6 +36,8 @@ _GRADIENTS = {
 _FATES = {"value": "gave a wrong value", "error": "raised an error", "died": "took the process along"}
 #: Groups of a function whose first wrong trial is shown; one mistake is often seen by all of them.
 _SHOWN = 3
+#: And of its other wrong trials, how many are named.
+_ALSO = 4
 #: A failing trial with more elements than this is not recorded.
 _LARGEST = 1 << 16
 
@@ -95,11 +97,11 @@ def show(report: Report, console: Console) -> None:
         console.print(_GRADIENTS[one.gradients], style="dim", highlight=False)
         for remark in remarks(one):
             console.print(plain(remark), style="yellow", highlight=False)
-        wrong = ordered(one)
-        for outcomes in wrong[:_SHOWN]:
-            _wrong(report, outcomes, console)
-        if rest := [outcomes[0].trial.group for outcomes in wrong[_SHOWN:]]:
-            console.print(f"\nwrong too: {', '.join(rest)} (--only {rest[0]} shows more)", highlight=False)
+        told, rest = told_apart(one)
+        for outcomes in told:
+            _wrong(report, one, outcomes, console)
+        if rest:
+            console.print(f"\n{rest}", highlight=False, soft_wrap=True)
     for line in mutants(report):
         console.print(plain(line), highlight=False, soft_wrap=True)
     if report.stand_ins:
@@ -139,17 +141,28 @@ def ordered(one: Judged) -> list[list[Outcome]]:
     return sorted(filter(None, groups), key=lambda outcomes: not outcomes[0].line)
 
 
-def _wrong(report: Report, wrong: list[Outcome], console: Console) -> None:
+def told_apart(one: Judged) -> tuple[list[list[Outcome]], str]:
+    """The wrong groups that say something of their own, and a line about the others. Most trials begin with the
+    plainest inputs: where these are wrong, a layout or a dtype is not what the others show, but a line is."""
+    wrong = ordered(one)
+    told = [each for each in wrong if each[0].line or each[0].trial.group == "sizes" or not one.plainly][:_SHOWN]
+    rest = [outcomes[0].trial.group for outcomes in wrong if outcomes not in told]
+    first = ". Mend the above first: most of these begin with the same inputs" if one.plainly else ""
+    return told, f"wrong too: {', '.join(rest)}{first} (--only {rest[0]} shows more)" if rest else ""
+
+
+def _wrong(report: Report, one: Judged, wrong: list[Outcome], console: Console) -> None:
     """The first of a group, which has a line, or the smallest inputs."""
     first = wrong[0]
     place = f"{report.file}:{first.line}: " if first.line else ""
     console.print(f"\n[red bold]{plain(str(first.trial))}[/]", highlight=False)
     console.print(f"  {plain(place + first.message)}", highlight=False, soft_wrap=True)
     console.print(f"  [dim]{plain(first.trial.described())}[/]", highlight=False, soft_wrap=True)
-    why = causes.of(first.trial, first.message)
+    why = one.cause(first)
     console.print(f"  Mostly: {plain(why.sentence)} See {plain(why.address)}", highlight=False, soft_wrap=True)
     if others := [outcome.trial.name for outcome in wrong[1:]]:
-        console.print(f"  [dim]also: {plain('; '.join(others))}[/]", highlight=False, soft_wrap=True)
+        more = f"; {len(others) - _ALSO} more" if len(others) > _ALSO else ""
+        console.print(f"  [dim]also: {plain('; '.join(others[:_ALSO]))}{more}[/]", highlight=False, soft_wrap=True)
 
 
 # ---------------------------------------------------------------- as HTML
@@ -202,16 +215,17 @@ def _body(report: Report) -> str:
                     mark = "not tried"
                 parts.append(f"<tr><td>{group}<td class=quiet>{escape(about)}<td>{len(outcomes)}<td>{mark}")
         parts.append(f"</table><p>{escape(_GRADIENTS[one.gradients])}</p>")
-        for outcome in chain.from_iterable(ordered(one)):
+        told, rest = told_apart(one)
+        for outcome in chain.from_iterable(told):
             place = f"line {outcome.line}: " if outcome.line else ""
-            why = causes.of(outcome.trial, outcome.message)
+            why = one.cause(outcome)
             page = escape(why.address)
             parts.append(
                 f"<p><span class=bad>{escape(str(outcome.trial))}</span><br>{escape(place + outcome.message)}<br>"
                 f"<span class=quiet>{escape(outcome.trial.described())}</span><br>Mostly: {escape(why.sentence)} See "
                 + (f'<a href="{page}">{page}</a>' if "://" in page else page)
             )
-        parts += [f"<p>{escape(remark)}</p>" for remark in remarks(one)]
+        parts += [f"<p>{escape(each)}</p>" for each in [rest, *remarks(one)] if each]
     return "".join([*parts, *(f"<p>{escape(line)}</p>" for line in mutants(report)), "</section>"])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from academy import cache, device, trouble
 from academy.book.syntax import import_file
 from academy.compiler import stand_in, tuning
-from academy.judge import configurations, kernel_mutants, process
+from academy.judge import causes, configurations, kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
 from academy.judge.trials import GROUPS, Plan, Trial, quick
@@ -88,6 +88,16 @@ class Judged:
     def of(self, group: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.trial.group == group]
 
+    @property
+    def plainly(self) -> set[str]:
+        """Which of the plainest trials are wrong: "odd sizes", with which most groups begin, and "whole blocks"."""
+        return {each.trial.name for each in self.of("sizes") if each.bad} & {"odd sizes", "whole blocks"}
+
+    def cause(self, outcome: Outcome) -> causes.Cause:
+        """The likely cause of what a wrong trial has shown."""
+        found = causes.of(outcome.trial, outcome.message)
+        return causes.AT_EVERY_SIZE if found is causes.CAUSES[-1] and len(self.plainly) == 2 else found
+
 
 @dataclass(frozen=True)
 class Fate:
@@ -139,7 +149,11 @@ class Report:
             "seconds": self.seconds,
             "stand_ins": self.stand_ins,
             "functions": [
-                {"name": one.name, "gradients": one.gradients, "outcomes": [each.as_json() for each in one.outcomes]}
+                {
+                    "name": one.name,
+                    "gradients": one.gradients,
+                    "outcomes": [each.as_json(one.cause(each) if each.bad else None) for each in one.outcomes],
+                }
                 for one in self.judged
             ],
             "mutants": [

@@ -66,8 +66,8 @@ class Outcome:
     def bad(self) -> bool:
         return self.state in ("wrong", "died")
 
-    def as_json(self) -> dict[str, Any]:
-        why = causes.of(self.trial, self.message) if self.bad else None
+    def as_json(self, why: causes.Cause | None) -> dict[str, Any]:
+        """why: its likely cause, if it is wrong."""
         trial = asdict(self.trial) | {"sizes": dict(self.trial.sizes), "options": dict(self.trial.options)}
         trial["options"] = {name: repr(value) for name, value in trial["options"].items()}
         return {**asdict(self), "trial": trial, **({"cause": why.sentence, "page": why.page} if why else {})}

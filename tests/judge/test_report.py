@@ -23,7 +23,7 @@ def headings(path):
     return {slugify(title, "-") for title in re.findall(r"^#+ (.+?)(?: \{.*\})?$", text, re.M)}
 
 
-@pytest.mark.parametrize("cause", causes.CAUSES, ids=lambda cause: cause.pattern)
+@pytest.mark.parametrize("cause", [*causes.CAUSES, causes.AT_EVERY_SIZE], ids=lambda cause: cause.pattern)
 def test_the_page_of_a_cause_exists(cause):
     page, anchor = cause.page.split("/#")
     assert anchor in headings(f"{page}.md")
@@ -68,7 +68,7 @@ def shown(found):
 def test_what_has_a_line_comes_first(monkeypatch):
     monkeypatch.setattr(report, "recorded", lambda *_: (None, ""))
     found = judged(
-        outcome("sizes", "out[0] is 1, should be 2"),
+        outcome("sizes", "out[0] is 1, should be 2", name="129 n"),
         outcome("layouts", "out[1] is 1, should be 2"),
         outcome("lanes", "out[2] is 1, should be 2"),
         outcome("programs", "the programs reversed give other bits"),
@@ -84,10 +84,25 @@ def test_what_has_a_line_comes_first(monkeypatch):
     assert "See guides/debugging/#9-two-writers-one-element" in shown(found)
 
 
+def test_what_the_plainest_inputs_show_is_not_blamed_on_a_layout(monkeypatch):
+    """A wrong head is wrong in every layout and dtype: then these groups have no cause of their own to offer."""
+    monkeypatch.setattr(report, "recorded", lambda *_: (None, ""))
+    message = "out[0] is 1, should be 2"
+    plainest = [outcome("sizes", message), outcome("sizes", message, name="whole blocks")]
+    others = [outcome("layouts", message), outcome("dtypes", message), outcome("programs", "a race", 12)]
+    for said in (shown(judged(*plainest, *others)), report.html(judged(*plainest, *others), ROOT / "mine.py")):
+        assert "wrong at every size" in said and "view is taken for a copy" not in said and "a race" in said
+        assert "wrong too: layouts, dtypes. Mend the above first" in said
+    right_in_blocks = [plainest[0], outcome("sizes", "", name="whole blocks", state="right"), *others]
+    assert "A size is no multiple of the block" in shown(judged(*right_in_blocks))
+    assert "view is taken for a copy" in shown(judged(*others)), "here the plainest inputs are right"
+
+
 def test_json_has_the_cause():
     (first, right) = (outcome("sizes", "out[0] is 1"), outcome("sizes", "", state="right"))
-    assert first.as_json()["page"] == "guides/debugging/#1-the-tail-that-nobody-owns" and first.as_json()["cause"]
-    assert "cause" not in right.as_json()
+    found = judged(first, right).as_json()["functions"][0]["outcomes"]
+    assert found[0]["page"] == "guides/debugging/#1-the-tail-that-nobody-owns" and found[0]["cause"]
+    assert "cause" not in found[1]
 
 
 @pytest.mark.parametrize(("mutants", "count"), [(None, 0), (2, 2)])
