@@ -77,16 +77,16 @@ def main() -> int:
     sys.path.insert(0, str(ROOT))
     from academy import timing
     from academy.bench import operation
-    from academy.book import benchmarks
+    from academy.book import facts, layout
 
     gpu = timing.Gpu(warmup_ms=10, measure_ms=30)
     chosen = [o for o in operation.discover() if not arguments.only or o.name in arguments.only]
-    names = {o.name: benchmarks.module_name(list(o.files.values())[-1]) for o in chosen}
-    lessons = {o.name: benchmarks.module_name(o.files["lesson"]) for o in chosen}
+    names = {o.name: facts.module_name(list(o.files.values())[-1]) for o in chosen}
+    lessons = {o.name: facts.module_name(o.files["lesson"]) for o in chosen}
     others = imported_from(arguments.other.resolve(), [*names.values(), *lessons.values()])
     rows = []
     for each in chosen:
-        module = operation.load(ROOT / "benchmarks" / f"{each.name}.py")
+        module = facts.load(layout.facts(ROOT, each.name))
         other = others.get(names[each.name]) or others.get(lessons[each.name])
         bench = {"old": getattr(other, module.FUNCTION)}
         olds = {v.name: v.ours["old"] for v in operation.read(module.BENCH, module.cost, bench, each.name)}

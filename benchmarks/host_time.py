@@ -27,9 +27,10 @@ import torch  # noqa: E402
 
 from academy import device, launch  # noqa: E402  before anything imports triton
 from academy.bench import experiment, operation, run  # noqa: E402
+from academy.book import layout  # noqa: E402
 from academy.timing import Gpu  # noqa: E402
 
-#: benchmark file -> the variants whose host time is measured.
+#: file of operations/ -> the variants whose host time is measured.
 OPERATIONS = {
     "vector_add": [""],
     "matmul_blocked": [""],
@@ -245,7 +246,7 @@ def main() -> int:
         print("host time of a launch needs a CUDA device", file=sys.stderr)
         return 2
     Gpu()  # the context, the first allocations
-    operations = {path: operation.Operation.from_file(ROOT / "benchmarks" / f"{path}.py") for path in OPERATIONS}
+    operations = {path: operation.Operation.from_file(layout.facts(ROOT, path)) for path in OPERATIONS}
     content: dict = {"breakdown": breakdown()}
     print(content["breakdown"], flush=True)
     content |= {"calls": calls(operations), "wall": wall(operations)}

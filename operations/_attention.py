@@ -2,6 +2,11 @@
 
 import torch
 
+# ---------------------------------------------------------------- public functions
+#: Of a head, where the sizes of trials are confined.
+WIDTH = {"width": (16, 40)}
+DENSE = {"non-finite": "PyTorch's dense products make NaN where terms of weight 0 are left out"}
+
 # ---------------------------------------------------------------- cases
 GRADIENTS = {"Q": "AT-dQ", "K": "AT-dK", "V": "AT-dV"}
 

@@ -52,6 +52,24 @@ COMMON = dict(
 )
 
 
+# ---------------------------------------------------------------- public functions
+def quantized(rows, columns):
+    from annotated_examples.gemlite import gemm
+
+    words, scales, zeros = gemm.quantize(torch.randn(256, columns).half(), 4, 128)
+    return {"a": torch.randn(rows, 256), "words": words, "scales": scales, "zeros": zeros}
+
+
+def of_rows(count):
+    """A call with so many rows."""
+    return OPTIONS | dict(inputs={"a": f"{count} 256: float16"})
+
+
+WORDS = dict(
+    at=(24, 256), options=OPTIONS, sizes={"columns": (32, 96)}, dtypes=("float16", "bfloat16"), differentiable=False
+)
+
+
 # ---------------------------------------------------------------- cases
 HALF = ("float16", "bfloat16")
 #: The kernels have no backward pass. Most are compared with the reference of the file that they are in.

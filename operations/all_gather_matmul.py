@@ -6,12 +6,16 @@ On one rank, the product itself and a copy of its rows.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "distributed.all_gather_matmul"
 FAST = None
 FUNCTION = "all_gather_matmul"
 AXES = ("M (rows)", "K (summed)", "N (columns)")
 DERIVATION = "matmul"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("all_gather_matmul", {"x": "M K", "w": "K N"}, at=(96, 160, 64), differentiable=False)]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -8,12 +8,16 @@ Between cards it costs what the links cost; that takes a machine with several.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "distributed.all_reduce"
 FAST = None
 FUNCTION = "all_reduce"
 AXES = ("elements",)
 DERIVATION = "all_reduce"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("all_reduce", {"x": "batch 3 classes"}, at=(5, 100), differentiable=False)]
 
 # ---------------------------------------------------------------- what is compared with formulas
 ALL = ("float32", "bfloat16", "float16")

@@ -8,7 +8,8 @@ import functools
 import torch
 
 from academy.formulas.cases import case
-from operations._attention import GRADIENTS, own_tokens, tame
+from academy.judge.public import Public
+from operations._attention import DENSE, GRADIENTS, own_tokens, tame
 from operations.flash_attention import attention_cost, sdpa
 from operations.flash_attention import reference as of_heads
 
@@ -17,6 +18,14 @@ FAST = None
 FUNCTION = "causal_attention"
 AXES = ("batch", "heads", "tokens", "head dimension")
 DERIVATION = "attention"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [
+    Public(
+        "causal_attention", {name: "batch 3 tokens width" for name in "qkv"}, at=(1, 40, 64), more=[dict(scale=0.2)],
+        sizes={"width": (16, 64)}, without=DENSE,
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- dense and causal
 # One head, as many keys as queries: no older keys (p = 0), nothing too far back (l > m), and nothing later (r = 1).

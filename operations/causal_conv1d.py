@@ -6,12 +6,49 @@ The page has one channel. Here each row is a channel of one sequence.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
+from operations._packed import ends, ends_made_inside, with_a_copied_state
 
 LESSON = "recurrences.causal_conv1d"
 FAST = "fast.causal_conv1d"
 FUNCTION = "causal_conv1d"
 AXES = ("batch", "tokens", "channels")
 DERIVATION = "causal_conv1d"
+
+
+# ---------------------------------------------------------------- public functions
+def packed_tokens(tokens, width):
+    rows = {"x": torch.randn(tokens, width), "cu_seqlens": ends(tokens)}
+    return rows | {"weight": torch.randn(width, 4), "bias": torch.randn(width)}
+
+
+def filter_of_one_token(state, x, weight, bias=None, **options):
+    from annotated_examples.recurrences.causal_conv1d import causal_conv1d_reference
+
+    return causal_conv1d_reference(x[:, None], weight, bias, initial_state=state, **options)[:, 0]
+
+
+STATE = dict(inputs={"initial_state": "batch width 3"})
+STATES = dict(inputs={"initial_state": "3 width 3"})
+# At 60 tokens a sequence has 16 and more on average, as the fast version wants them.
+PUBLIC = [
+    Public(
+        "causal_conv1d",
+        {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")}, at=(2, 20, 40),
+        calls=[STATE | dict(activation="silu"), STATE | dict(return_final_state=True)],
+    ),
+    Public(
+        "causal_conv1d_varlen", packed_tokens, at=(60, 40), calls=[STATES | dict(activation="silu")],
+        more=[STATES | dict(wrap=ends_made_inside(60, "cu_seqlens"), return_final_state=True)],
+    ),
+    Public(
+        "causal_conv1d_step_",
+        {"state": "batch width 3", "x": "batch width", "weight": "width 4", "bias": "width"}
+        | {"activation": (None, "silu")},
+        at=(2, 40), calls=[dict(activation="silu")], modules=(LESSON,), reference=filter_of_one_token,
+        wrap=with_a_copied_state, differentiable=False,
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 ROWS = ("x", "w", "b", "s", "g", "varphi")

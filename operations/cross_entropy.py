@@ -3,12 +3,47 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "classics.cross_entropy"
 FAST = "fast.cross_entropy"
 FUNCTION = "cross_entropy_loss"
 AXES = ("rows", "vocabulary")
 DERIVATION = "cross_entropy"
+
+
+# ---------------------------------------------------------------- public functions
+def one_ignored(rows, classes):
+    found = torch.randint(0, classes, (rows,))
+    found[1] = -100
+    return found
+
+
+def one_each(rows):
+    """Every label is a column; the fourth one is ignored where `ignore_index` is 3."""
+    return torch.arange(rows)
+
+
+def on_a_copy(loss):
+    """The loss may overwrite its logits, and a leaf must not be overwritten."""
+    return lambda logits, labels, **options: loss(logits * 1.0, labels, **options)
+
+
+LOGITS = {"logits": "rows classes", "labels": "rows: int64 below classes"}
+CAPS = {"logit_softcapping": (0.0, 30.0), "logit_scaling": (0.0, 0.5)}
+USUAL, EACH = dict(inputs={"labels": one_ignored}), dict(inputs={"labels": one_each})
+PUBLIC = [
+    Public(
+        "cross_entropy_loss", LOGITS | CAPS, at=(6, 1000),
+        calls=[USUAL, USUAL | dict(logit_softcapping=30.0, logit_scaling=0.5), USUAL | dict(n_items=4)],
+        more=[dict(inputs={"labels": one_each, "n_items": lambda: torch.tensor(4)}, ignore_index=3)],
+    ),
+    Public(
+        "cross_entropy_loss_", LOGITS, at=(6, 1000), calls=[USUAL], wrap=on_a_copy,
+        more=[EACH | dict(wrap=lambda loss: lambda logits, labels: loss(logits * 1.0, labels, 30.0, 0.5, 4, 3))],
+        reference=f"{LESSON}.cross_entropy_loss_reference",
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

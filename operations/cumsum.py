@@ -3,12 +3,21 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "recurrences.cumsum"
 FAST = "fast.cumsum"
 FUNCTION = "cumsum"
 AXES = ("rows", "columns")
 DERIVATION = "cumsum"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [
+    Public(
+        "cumsum", {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
+        at=(6, 1000), calls=[{}, dict(inputs={"x": "2 9000 2"}, dim=1, reverse=True, exclusive=True)],
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

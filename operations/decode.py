@@ -9,13 +9,37 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
-from operations._attention import capped, tame
+from academy.judge.public import Public
+from operations._attention import WIDTH, capped, tame
 
 LESSON = "attention.decode"
 FAST = "fast.decode"
 FUNCTION = "decode_attention"
 AXES = ("batch", "heads", "key heads", "cached tokens", "head dimension")
 DERIVATION = "attention"
+
+
+# ---------------------------------------------------------------- public functions
+def filled_cache(sequences, keys, width):
+    lengths = torch.arange(sequences, dtype=torch.int32) * keys // max(sequences - 1, 1)
+    caches = {name: torch.randn(sequences, keys, 2, width) for name in ("k_cache", "v_cache")}
+    return {"q": torch.randn(sequences, 4, width), **caches, "lengths": lengths}
+
+
+def in_pages():
+    """Two sequences of 30 and 20 keys, in pages of 16."""
+    caches = {name: torch.randn(4, 16, 2, 64).bfloat16() for name in ("k_cache", "v_cache")}
+    whole = {"lengths": [30, 20], "block_table": [[3, 1], [0, 2]]}
+    numbers = {name: torch.tensor(values, dtype=torch.int32) for name, values in whole.items()}
+    return {"q": torch.randn(2, 4, 64).bfloat16(), **caches, **numbers, "sinks": torch.randn(4)}
+
+
+PUBLIC = [
+    Public(
+        "decode_attention", filled_cache, at=(3, 300, 64), sizes=WIDTH, differentiable=False,
+        more=[dict(inputs=in_pages, scale=0.2, window=9, softcap=5.0, num_splits=2)],
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 DECODE = (LESSON, FAST)

@@ -6,12 +6,17 @@ The mask of the formulas is computed here, in Python's own whole numbers.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "classics.dropout"
 FAST = None
 FUNCTION = "dropout"
 AXES = ("rows", "columns")
 DERIVATION = "dropout"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("dropout", {"x": "rows n", "p": 0.3, "seed": 7}, at=(5, 300))]
+HELPERS = {"dropout_mask": "shows what dropout does"}
 
 # ---------------------------------------------------------------- what is compared with formulas
 SEED = 2**35 + 11

@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
-from operations._attention import BACKWARD_ALONE, BOTH_RESULTS, capped, group, tame, widened
+from academy.judge.public import Public
+from operations._attention import BACKWARD_ALONE, BOTH_RESULTS, DENSE, WIDTH, capped, group, tame, widened
+from operations._packed import ends, ends_made_inside
 
 LESSON = "attention.flash_attention"
 FAST = "fast.flash_attention"
@@ -19,6 +21,45 @@ BACKWARD = "fast.flash_attention_backward"
 FUNCTION = "flash_attention"
 AXES = ("batch", "heads", "key heads", "tokens", "head dimension")
 DERIVATION = "attention"
+
+
+# ---------------------------------------------------------------- public functions
+def sequences(tokens, width):
+    heads = {name: torch.randn(tokens, count, width) for name, count in (("q", 4), ("k", 2), ("v", 2))}
+    return heads | {"cu_seqlens_q": ends(tokens), "cu_seqlens_k": ends(tokens)}
+
+
+def of_sequences(q, k, v, cu_seqlens_q, cu_seqlens_k, whole=None, **options):
+    """One sequence after the other; the reference for single ones wants (B, H, T, D)."""
+    from annotated_examples.attention.flash_attention import flash_attention_reference
+
+    whole, parts = whole or flash_attention_reference, []
+    for i in range(len(cu_seqlens_q) - 1):
+        rows = [slice(int(ends[i]), int(ends[i + 1])) for ends in (cu_seqlens_q, cu_seqlens_k, cu_seqlens_k)]
+        one = [x[part].transpose(0, 1)[None] for x, part in zip((q, k, v), rows)]
+        parts.append(whole(*one, **options)[0].transpose(0, 1))
+    return torch.cat(parts)
+
+
+SINKS = dict(inputs={"sinks": "4"})
+PUBLIC = [
+    Public(
+        "flash_attention",
+        {"q": "batch 4 queries width", "k": "batch 2 keys width", "v": "batch 2 keys width", "causal": (False, True)},
+        at=(1, 40, 64, 40), calls=[dict(causal=True), SINKS | dict(causal=True, window=9, softcap=5.0)],
+        more=[dict(scale=0.2, window=(3, 2), return_lse=True)], sizes=WIDTH, without=DENSE,
+    ),
+    Public(
+        "flash_attention_varlen", sequences, at=(40, 64), calls=[dict(causal=True)],
+        more=[
+            SINKS | dict(
+                wrap=ends_made_inside(40, "cu_seqlens_q", "cu_seqlens_k"), scale=0.2, window=9, causal=True,
+                softcap=5.0, return_lse=True, max_seqlen_q=30, max_seqlen_k=30,
+            )
+        ],
+        reference=of_sequences, sizes=WIDTH, without=DENSE,
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 FLASH = (LESSON, FAST)

@@ -7,13 +7,44 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
-from operations.linear_attention import CHUNK, operations_of
+from academy.judge.public import Public
+from operations._packed import ends, ends_made_inside, sequences_of
+from operations.linear_attention import CHUNK, SCALED, STATE, STATES, USUAL, gated_tokens, operations_of
 
 LESSON = "recurrences.gated_delta_rule"
 FAST = "fast.gated_delta_rule"
 FUNCTION = "gated_delta_rule"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "gated_delta_rule"
+
+
+# ---------------------------------------------------------------- public functions
+def short_keys(batch, tokens, width):
+    made = gated_tokens(batch, tokens, width)
+    return made | {"k": made["k"] * 2 / width**0.5, "beta": torch.rand(batch, tokens, 2)}
+
+
+def short_keys_of_sequences(tokens, width):
+    return {name: x[0] for name, x in short_keys(1, tokens, width).items()} | {"cu_seqlens": ends(tokens)}
+
+
+def of_sequences(*tensors, **inputs):
+    from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule_reference
+
+    return sequences_of(gated_delta_rule_reference)(*tensors, **inputs)
+
+
+PUBLIC = [
+    Public(
+        "gated_delta_rule", short_keys, at=(1, 40, 64), float32=("g", "beta"), **USUAL,
+        more=[SCALED | dict(inputs=STATE)], calls=[{}],
+    ),
+    Public(
+        "gated_delta_rule_varlen", short_keys_of_sequences, at=(40, 64), float32=("g", "beta"), **USUAL,
+        calls=[dict(inputs=STATES)],
+        more=[SCALED | dict(inputs=STATES, wrap=ends_made_inside(40, "cu_seqlens"))], reference=of_sequences,
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 

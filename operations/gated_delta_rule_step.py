@@ -7,13 +7,40 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
-from operations.gated_delta_rule import tame
+from academy.judge.public import Public
+from operations._attention import WIDTH
+from operations._packed import with_a_copied_state
+from operations.gated_delta_rule import short_keys, tame
+from operations.linear_attention import IN_CHUNKS
 
 LESSON = "recurrences.gated_delta_rule_step"
 FAST = None
 FUNCTION = "gated_delta_rule_step_"
 AXES = ("batch", "heads", "head dimension")
 DERIVATION = "gated_delta_rule"
+
+
+# ---------------------------------------------------------------- public functions
+def one_short_key(batch, width):
+    made = {name: x[:, 0] for name, x in short_keys(batch, 1, width).items()}
+    return {"state": torch.randn(batch, 2, width, width)} | made
+
+
+def in_a_slot(step):
+    def call(state, **others):
+        slots = torch.zeros(1, dtype=torch.int32, device=state.device)
+        return step(state.clone(), slots=slots, **others)
+
+    return call
+
+
+PUBLIC = [
+    Public(
+        "gated_delta_rule_step_", one_short_key, at=(1, 64), float32=("state", "g", "beta"), sizes=WIDTH,
+        more=[dict(wrap=in_a_slot, scale=0.5)], wrap=with_a_copied_state, differentiable=False, without=IN_CHUNKS,
+        reference=f"{LESSON}.gated_delta_rule_step_reference",
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 ONE_STEP = dict(modules=LESSON, values=tame, sizes={"m": 1, "d": 3, "n": 4}, dtypes=("float32",), forward_only=True)

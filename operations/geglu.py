@@ -6,12 +6,19 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._gated import AXES, SHAPES, inputs, unit_cost  # noqa: F401  academy reads AXES
 
 LESSON = "classics.geglu"
 FAST = None
 FUNCTION = "geglu"
 DERIVATION = "geglu"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [
+    Public("geglu", {"gate": "rows cols", "up": "rows cols", "approximate": ("none", "tanh")}, at=(5, 300)),
+    Public("geglu_packed", {"x": "rows 2*cols"}, at=(5, 300), more=[dict(approximate="tanh")]),
+]
 
 # ---------------------------------------------------------------- what is compared with formulas
 ROWS = ("g", "u", "nabla_y")

@@ -3,18 +3,22 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._low_bit import (  # noqa: F401  academy reads AXES
     AXES,
     COMMON,
     FORWARD,
     IN_FLOAT16,
     PRODUCT,
+    WORDS,
     column_major,
     columns,
     cost,
     float32_metadata,
     lengths,
+    of_rows,
     packed,
+    quantized,
     rows,
     scaled_by_columns,
     zeros_and_ones,
@@ -24,6 +28,10 @@ LESSON = "gemlite.gemm"
 FAST = None
 FUNCTION = "gemm"
 DERIVATION = "quantization"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("gemm", quantized, calls=[of_rows(24)], **WORDS)]
+HELPERS = dict.fromkeys(("pack", "unpack", "quantize"), "runs before a model is compiled")
 
 # ---------------------------------------------------------------- what is compared with formulas
 SMALL = lengths(5, 19, 3, 2, 8)

@@ -5,18 +5,22 @@ import functools
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._low_bit import (  # noqa: F401  academy reads AXES
     AXES,
     COMMON,
     FORWARD,
     IN_FLOAT16,
     PRODUCT,
+    WORDS,
     column_major,
     columns,
     cost,
     float32_metadata,
     lengths,
+    of_rows,
     packed,
+    quantized,
     rows,
     scaled_by_columns,
     zeros_and_ones,
@@ -27,6 +31,17 @@ FAST = "fast.low_bit"
 PARTS = ["fast.low_bit.planes", "fast.low_bit.descriptors", "fast.low_bit.many_rows"]
 FUNCTION = "low_bit_matmul"
 DERIVATION = "quantization"
+
+# ---------------------------------------------------------------- public functions
+BY_SHAPE = dict(calls=[of_rows(1), of_rows(64)], reference="gemlite.gemm.gemm_reference") | WORDS
+PUBLIC = [
+    Public("gemm_splitK", quantized, modules=(LESSON,), **BY_SHAPE | dict(calls=[of_rows(4)])),
+    Public("low_bit_matmul", quantized, modules=(LESSON,), **BY_SHAPE),
+    Public(
+        "low_bit_matmul", quantized, modules=(FAST,), **BY_SHAPE,
+        without={"non-finite": "in a product plane by plane infinities meet that cancel"},
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 PLANES = "fast.low_bit.planes"

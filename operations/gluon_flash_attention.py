@@ -8,6 +8,7 @@ import functools
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations import flash_attention as dense
 from operations._attention import BACKWARD_ALONE, BOTH_RESULTS, group, own_tokens, widened
 from operations.flash_attention import AXES, cost, inputs  # noqa: F401  academy reads AXES
@@ -17,6 +18,9 @@ FAST = None
 BACKWARD = "gluon.flash_attention_backward"
 FUNCTION = "flash_attention"
 DERIVATION = "attention"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("flash_attention", {name: "1 1 tokens 64" for name in "qkv"}, at=(20,))]
 
 # ---------------------------------------------------------------- below Triton
 # Heads of 64 numbers. Two heads share the keys.

@@ -6,12 +6,16 @@ CuBLAS, and our fast version in Triton.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES, matrices, product_cost  # noqa: F401  academy reads AXES
 
 LESSON = "gluon.matmul"
 FAST = None
 FUNCTION = "matmul"
 DERIVATION = "matmul"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("matmul", {"a": "m k", "b": "k n"}, at=(20, 40, 24))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -6,6 +6,7 @@ All experts have the same number of rows; in the variant `skewed` the first has 
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations.router import ALL
 
 LESSON = "moe.grouped_matmul"
@@ -13,6 +14,33 @@ FAST = "fast.grouped_matmul"
 FUNCTION = "grouped_matmul"
 AXES = ("rows", "experts", "K", "N")
 DERIVATION = "moe"
+
+
+# ---------------------------------------------------------------- public functions
+def rows_of_experts(rows, width):
+    """Four experts, the second without rows, and a few rows of nobody."""
+    ends = torch.tensor([rows // 3, rows // 3, rows // 2, rows - rows // 8], dtype=torch.int32)
+    return {"a": torch.randn(rows, width), "b": torch.randn(4, width, 24), "offsets": ends}
+
+
+def counted_inside(grouped):
+    """The rows of each expert are counted inside the function."""
+
+    def call(a, b, offsets, **options):
+        of_row = torch.bucketize(torch.arange(32, device=offsets.device), offsets, right=True)
+        return grouped(a, b, torch.bincount(of_row, minlength=5)[:4].cumsum(0).int(), **options)
+
+    return call
+
+
+COLUMNS = dict(inputs={"a": "40 32", "b": "32 24"})
+PUBLIC = [
+    Public(
+        "grouped_matmul", rows_of_experts, at=(32, 40), calls=[dict(inputs={"bias": "4 24"}), COLUMNS],
+        more=[dict(wrap=counted_inside, out_dtype=torch.float32), COLUMNS | dict(wrap=counted_inside)],
+        sizes={"width": (16, 40)}, without={"non-finite": "PyTorch's sum over rows multiplies zeros with them"},
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- rows grouped by expert
 GROUPED = (LESSON, FAST)

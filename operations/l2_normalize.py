@@ -6,12 +6,16 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "recurrences.l2_normalize"
 FAST = None
 FUNCTION = "l2_normalize"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "l2_normalize"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("l2_normalize", {"x": "rows cols"}, at=(6, 100), more=[dict(eps=1e-3)])]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -1,16 +1,55 @@
 """LayerNorm: what is compared with formulas, and what is measured."""
 
+import functools
 from types import SimpleNamespace
 
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "classics.layernorm"
 FAST = "fast.layernorm"
 FUNCTION = "layernorm"
 AXES = ("rows", "columns")
 DERIVATION = "layernorm"
+
+# ---------------------------------------------------------------- public functions
+BARE = {"weight": None, "bias": None}
+
+
+def of_a_layer(kind):
+    """For `apply_…(module, x)`, with a module as wide as x."""
+    return lambda apply: lambda x: apply(kind(x.shape[-1], device=x.device, dtype=x.dtype), x)
+
+
+def of_one_layer(kind):
+    """With a module that is there before the call."""
+
+    def wrap(apply):
+        from academy.device import DEVICE
+
+        return functools.partial(apply, kind(1000, device=DEVICE, dtype=torch.bfloat16))
+
+    return wrap
+
+
+def layer_in_pytorch(module, x):
+    return module.to(x.dtype)(x)
+
+
+def applied(name, kind):
+    given = dict(reference=layer_in_pytorch, wrap=of_a_layer(kind))
+    return Public(name, {"x": "rows cols"}, (6, 1000), calls=[dict(wrap=of_one_layer(kind))], **given)
+
+
+PUBLIC = [
+    Public(
+        "layernorm", {"x": "rows cols", "weight": "cols", "bias": "cols"}, at=(6, 1000),
+        calls=[{}, dict(inputs=BARE)], more=[dict(inputs=BARE, eps=1e-3)],
+    ),
+    applied("apply_layernorm", torch.nn.LayerNorm),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

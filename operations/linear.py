@@ -8,12 +8,37 @@ import functools
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES  # noqa: F401  academy reads it
 
 LESSON = "fp8.linear"
 FAST = None
 FUNCTION = "float8_linear"
 DERIVATION = "float8_linear"
+
+
+# ---------------------------------------------------------------- public functions
+def under_older_scales(linear):
+    """A layer that has seen one step."""
+    from academy.device import DEVICE
+    from annotated_examples.fp8.linear import DelayedScaling
+
+    state = DelayedScaling.of_a_layer(4)
+    for scaling in state:
+        scaling.scale()
+        scaling.record(torch.full((), 3.0, device=DEVICE))
+        scaling.step()
+    return functools.partial(linear, state=state)
+
+
+LAYER = {"x": "rows inner", "weight": "cols inner", "bias": "cols"}
+PUBLIC = [
+    Public(
+        "float8_linear", LAYER | {"recipe": ("tensor", "row", "block")}, at=(6, 160, 12),
+        more=[dict(recipe=each, power_of_two=True, grad_seed=3) for each in ("tensor", "row", "row_gw_hp", "block")],
+    ),
+    Public("float8_linear_delayed", LAYER, at=(6, 160, 12), wrap=under_older_scales),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 SIZES = {"M": 13, "N": 9, "K": 21}

@@ -9,12 +9,51 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
+from operations._attention import WIDTH
+from operations._packed import ends, ends_made_inside, sequences_of
 
 LESSON = "recurrences.linear_attention"
 FAST = "fast.linear_attention"
 FUNCTION = "linear_attention"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "linear_attention"
+
+
+# ---------------------------------------------------------------- public functions
+def gated_tokens(batch, tokens, width):
+    """Two heads of values to one of queries and keys."""
+    heads = {name: torch.randn(batch, tokens, count, width) / 4 for name, count in (("q", 1), ("k", 1), ("v", 2))}
+    return heads | {"g": -torch.randn(batch, tokens, 2).abs() / 8}
+
+
+def gated_sequences(tokens, width):
+    return {name: x[0] for name, x in gated_tokens(1, tokens, width).items()} | {"cu_seqlens": ends(tokens)}
+
+
+def of_sequences(*tensors, **inputs):
+    from annotated_examples.recurrences.linear_attention import linear_attention_reference
+
+    return sequences_of(linear_attention_reference)(*tensors, **inputs)
+
+
+IN_CHUNKS = {
+    "non-finite": "PyTorch's dense products make NaN where terms of weight 0 are left out",
+    "magnitudes": "a state is a sum of products, which of numbers around 10⁴ has no digit in common with another's",
+}
+STATE, STATES = {"initial_state": "batch 2 width width: float32"}, {"initial_state": "3 2 width width: float32"}
+SCALED = dict(scale=0.5, return_final_state=True)
+USUAL = dict(options={"return_final_state": True}, sizes=WIDTH, without=IN_CHUNKS)
+PUBLIC = [
+    Public(
+        "linear_attention", gated_tokens, at=(1, 40, 64), float32=("g",), **USUAL,
+        calls=[{}, SCALED | dict(inputs=STATE)], more=[SCALED | dict(inputs=STATE | {"g": None})],
+    ),
+    Public(
+        "linear_attention_varlen", gated_sequences, at=(40, 64), float32=("g",), **USUAL, calls=[dict(inputs=STATES)],
+        more=[SCALED | dict(inputs=STATES, wrap=ends_made_inside(40, "cu_seqlens"))], reference=of_sequences,
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 MODULES = (LESSON,)

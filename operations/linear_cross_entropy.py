@@ -7,12 +7,35 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
+from operations.cross_entropy import CAPS, EACH, USUAL, one_each, one_ignored
 
 LESSON = "classics.linear_cross_entropy"
 FAST = "fast.linear_cross_entropy"
 FUNCTION = "linear_cross_entropy"
 AXES = ("rows", "hidden", "vocabulary")
 DERIVATION = "linear_cross_entropy"
+
+# ---------------------------------------------------------------- public functions
+HIDDEN = {"x": "rows width", "weight": "classes width", "labels": "rows: int64 below classes"}
+NO_BIAS = dict(inputs={"labels": one_ignored, "bias": None})
+PUBLIC = [
+    Public(
+        "linear_cross_entropy", HIDDEN | {"bias": "classes"} | CAPS, at=(6, 64, 1000),
+        calls=[NO_BIAS, USUAL | dict(logit_softcapping=30.0, logit_scaling=0.5)],
+        more=[EACH | dict(n_items=4, ignore_index=3)],
+    ),
+    Public(
+        "linear_cross_entropy_lean", HIDDEN | {"n_items": 4}, at=(6, 64, 1000), calls=[USUAL | dict(n_items=4)],
+        more=[
+            dict(
+                inputs={"labels": one_each, "bias": "classes"}, logit_softcapping=30.0, logit_scaling=0.5,
+                ignore_index=3,
+            )
+        ],
+        modules=(FAST,), reference=f"{LESSON}.linear_cross_entropy_reference",
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

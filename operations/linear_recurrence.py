@@ -6,12 +6,47 @@ The page has one channel. Here each row is a channel of one sequence.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
+from operations._packed import ends, ends_made_inside
 
 LESSON = "recurrences.linear_recurrence"
 FAST = "fast.linear_recurrence"
 FUNCTION = "linear_recurrence"
 AXES = ("batch", "tokens", "channels")
 DERIVATION = "linear_recurrence"
+
+
+# ---------------------------------------------------------------- public functions
+def packed_gates(tokens, width):
+    return {"a": torch.randn(tokens, width), "x": torch.randn(tokens, width), "cu_seqlens": ends(tokens)}
+
+
+def of_bounded_gates(recurrence):
+    return lambda a, **others: recurrence(a=a.sin(), **others)
+
+
+def gates(batch, tokens, width):
+    return torch.randn(batch, tokens, width).sigmoid().bfloat16()
+
+
+def gates_of_sequences(tokens, width):
+    return gates(1, tokens, width)[0]
+
+
+BOUNDED = dict(inputs={"a": gates, "initial_state": "batch width: float32"}, wrap=None)
+OF_SEQUENCES = {"a": gates_of_sequences, "initial_state": "3 width: float32"}
+# At 60 tokens a sequence has 16 and more on average, as the fast version wants them.
+PUBLIC = [
+    Public(
+        "linear_recurrence", {"a": "batch tokens width", "x": "batch tokens width"}, at=(2, 20, 40),
+        calls=[BOUNDED, BOUNDED | dict(return_final_state=True)], wrap=of_bounded_gates,
+    ),
+    Public(
+        "linear_recurrence_varlen", packed_gates, at=(60, 40), calls=[dict(inputs=OF_SEQUENCES, wrap=None)],
+        more=[dict(inputs=OF_SEQUENCES, wrap=ends_made_inside(60, "cu_seqlens"), return_final_state=True)],
+        wrap=of_bounded_gates,
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = LESSON, FAST

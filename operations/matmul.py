@@ -5,6 +5,7 @@ import functools
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES, SEVERAL_TILES, matrices, silu_in_pytorch, through  # noqa: F401  academy reads AXES
 from operations._products import product_cost as cost
 
@@ -12,6 +13,9 @@ LESSON = "classics.matmul"
 FAST = None
 FUNCTION = "matmul"
 DERIVATION = "matmul"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("matmul", {"a": "m k", "b": "k n", "activation": (None, "gelu", "silu")}, at=(96, 160, 64))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 #: With gradients. On a GPU the last two search for a configuration, which takes seconds for each shape: so in most of

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES, matrices, silu_in_pytorch, through  # noqa: F401  academy reads AXES
 from operations._products import product_cost as cost
 
@@ -16,6 +17,9 @@ LESSON = "tutorials.matmul_autotuned"
 FAST = "fast.matmul"
 FUNCTION = "matmul"
 DERIVATION = "matmul"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("matmul", {"a": "m k", "b": "k n", "activation": (None, "leaky_relu", "gelu")}, at=(96, 160, 64))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

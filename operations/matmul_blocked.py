@@ -3,6 +3,7 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES, SEVERAL_TILES, matrices  # noqa: F401  academy reads AXES
 from operations._products import forward_cost as cost
 
@@ -10,6 +11,9 @@ LESSON = "tutorials.matmul_blocked"
 FAST = None
 FUNCTION = "matmul"
 DERIVATION = "matmul"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("matmul", {"x": "m k", "y": "k n"}, at=(96, 160, 64), differentiable=False)]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -3,6 +3,7 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES, SEVERAL_TILES, matrices, through  # noqa: F401  academy reads AXES
 from operations._products import product_cost as cost
 
@@ -10,6 +11,9 @@ LESSON = "tutorials.matmul_grouped"
 FAST = None
 FUNCTION = "matmul"
 DERIVATION = "matmul"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("matmul", {"x": "m k", "y": "k n", "activation": ("none", "relu")}, at=(96, 160, 64))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -9,12 +9,42 @@ from functools import partial
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "mx.microscaling"
 FAST = None
 FUNCTION = "quantize_mx"
 AXES = ("rows", "columns")
 DERIVATION = "microscaling"
+
+
+# ---------------------------------------------------------------- public functions
+def numbers_of_codes(quantize):
+    """The numbers that codes stand for, under the scales that were found."""
+
+    def call(x, *arguments, **options):
+        from annotated_examples.mx import microscaling as mx
+
+        found = quantize(x, *arguments, **options)
+        decode = mx.dequantize_mx_reference if len(found) == 2 else mx.dequantize_nvfp4_reference
+        return decode(*found, torch.float32)
+
+    return call
+
+
+PUBLIC = [
+    Public(
+        "quantize_mx", {"x": "rows cols", "scaling": ("rceil", "floor", "even")}, at=(6, 320),
+        calls=[dict(elem_dtype=each) for each in (torch.float8_e4m3fn, torch.float8_e5m2, torch.float4_e2m1fn_x2)],
+        more=[dict(wrap=None, elem_dtype=torch.float4_e2m1fn_x2, scaling="floor", seed=3)],
+        sizes={"cols": (32, 96)}, wrap=numbers_of_codes, differentiable=False,
+    ),
+    Public(
+        "quantize_nvfp4", {"x": "rows cols"}, at=(6, 320), sizes={"cols": (32, 96)}, wrap=numbers_of_codes,
+        more=[dict(inputs={"per_tensor_scale": lambda: torch.full((), 0.01)}, wrap=None, seed=3)], differentiable=False,
+    ),
+]  # fmt: skip
+HELPERS = dict.fromkeys(("dequantize_mx", "dequantize_nvfp4"), "called by the references of others")
 
 # ---------------------------------------------------------------- what is compared with formulas
 

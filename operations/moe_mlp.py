@@ -6,12 +6,39 @@ All experts have the same number of rows.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "moe.moe_mlp"
 FAST = "fast.moe_mlp"
 FUNCTION = "moe_mlp"
 AXES = ("tokens", "slots", "experts", "width", "inner width")
 DERIVATION = "moe_mlp"
+
+
+# ---------------------------------------------------------------- public functions
+def tokens_of_experts(tokens, width):
+    """Four experts, the second without tokens, and a dropped slot."""
+    experts = (torch.arange(2 * tokens).view(tokens, 2) * 2 % 4).int()
+    experts[:1, 1] = -1
+    tensors = {"x": torch.randn(tokens, width), "experts": experts, "weights": torch.rand(tokens, 2)}
+    return tensors | {"gate_up": torch.randn(4, 48, width) / 4, "down": torch.randn(4, width, 24)}
+
+
+def sorted_beforehand(mlp):
+    def call(experts, **tensors):
+        from annotated_examples.moe.router import sort_by_expert
+
+        return mlp(experts=experts, plan=sort_by_expert(experts, len(tensors["down"])), **tensors)
+
+    return call
+
+
+PUBLIC = [
+    Public(
+        "moe_mlp", tokens_of_experts, at=(5, 40), more=[dict(wrap=sorted_beforehand)], float32=("weights",),
+        sizes={"width": (16, 40)}, without={"non-finite": "PyTorch multiplies the zeros of dropped slots"},
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

@@ -3,6 +3,7 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES  # noqa: F401  academy reads it
 from operations.microscaling import whole
 
@@ -10,6 +11,25 @@ LESSON = "mx.mx_matmul"
 FAST = "fast.mx_matmul"
 FUNCTION = "mx_matmul"
 DERIVATION = "microscaling"
+
+
+# ---------------------------------------------------------------- public functions
+def microscaled_weights(rows, columns):
+    """Codes and scales of 24 rows of weights, in bytes."""
+    from annotated_examples.mx.microscaling import FP4, quantize_mx_reference
+
+    q, scale = quantize_mx_reference(torch.randn(24, columns), FP4)
+    return {"a": torch.randn(rows, columns), "b": q.view(torch.uint8), "scale_b": scale.view(torch.uint8)}
+
+
+BIAS = dict(inputs={"bias": "24"}, format="e2m1")
+PUBLIC = [
+    Public(
+        "mx_matmul", microscaled_weights, at=(20, 160), options={"format": "e2m1"}, calls=[BIAS],
+        more=[BIAS | dict(out_dtype=torch.float32)], sizes={"columns": (32, 96)}, dtypes=("float16", "bfloat16"),
+        differentiable=False,
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 FEW = {"M": 5, "N": 9, "G": 3, "n": 32}

@@ -9,12 +9,49 @@ from functools import partial
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "fp8.quantize"
 FAST = None
 FUNCTION = "quantize_fp8"
 AXES = ("rows", "columns")
 DERIVATION = "fp8"
+
+
+# ---------------------------------------------------------------- public functions
+def decoded(quantize):
+    """Codes times scales. A scale holds for whole groups, wherever they lie."""
+
+    def call(x, granularity):
+        from annotated_examples.fp8.quantize import dequantize_fp8_reference
+
+        return dequantize_fp8_reference(*quantize(x, granularity))
+
+    return call
+
+
+def under_one_scale(quantize):
+    def call(x):
+        q, amax = quantize(x, torch.full((), 0.01, device=x.device))
+        return q.float(), amax
+
+    return call
+
+
+ONE_SCALE = dict(inputs={"scale": lambda: torch.full((), 0.01)}, wrap=None)
+PUBLIC = [
+    Public(
+        "quantize_fp8", {"x": "rows cols", "granularity": ("tensor", "row", "1x128", "128x128")}, at=(6, 300),
+        calls=[dict(wrap=None, granularity=each) for each in ("tensor", "row", "1x128", "128x128")],
+        more=[dict(wrap=None, dtype=torch.float8_e5m2, power_of_two=True, seed=3)],
+        wrap=decoded, differentiable=False,
+    ),
+    Public(
+        "quantize_fp8_delayed", {"x": "rows cols"}, at=(6, 300), calls=[ONE_SCALE],
+        more=[ONE_SCALE | dict(dtype=torch.float8_e5m2)], wrap=under_one_scale, differentiable=False,
+    ),
+]  # fmt: skip
+HELPERS = {"dequantize_fp8": "called by the references of others"}
 
 # ---------------------------------------------------------------- what is compared with formulas
 

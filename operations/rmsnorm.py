@@ -6,12 +6,27 @@ from types import SimpleNamespace
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
+from operations.layernorm import applied
 
 LESSON = "classics.rmsnorm"
 FAST = "fast.rmsnorm"
 FUNCTION = "rmsnorm"
 AXES = ("rows", "columns")
 DERIVATION = "rmsnorm"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [
+    Public(
+        "rmsnorm", {"x": "rows cols", "weight": "cols", "offset": (0.0, 1.0)}, at=(6, 1000),
+        more=[dict(inputs={"weight": None}, eps=1e-3)],
+    ),
+    Public(
+        "add_rmsnorm", {"x": "rows cols", "residual": "rows cols", "weight": "cols"}, at=(6, 1000),
+        more=[dict(eps=1e-3, offset=1.0)],
+    ),
+    applied("apply_rmsnorm", torch.nn.RMSNorm),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

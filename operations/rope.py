@@ -6,12 +6,34 @@ A shape is (B, H, Hk, T, D): all features of a head are turned.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "classics.rope"
 FAST = None
 FUNCTION = "rope"
 AXES = ("batch", "heads", "key heads", "tokens", "head dimension")
 DERIVATION = "rope"
+
+
+# ---------------------------------------------------------------- public functions
+def turned_by_tables(rope):
+    """By angles of at most 24 features, and the tables get no gradient."""
+
+    def call(q, k, **options):
+        tokens, half = q.shape[-2], min(q.shape[-1] // 2, 12)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        angles = torch.arange(tokens * half, device=q.device, dtype=wide).view(tokens, half) / 10
+        return rope(q, k, angles.cos(), angles.sin(), **options)
+
+    return call
+
+
+PUBLIC = [
+    Public(
+        "rope", {"q": "batch 4 tokens width", "k": "batch 2 tokens width", "interleaved": (False, True)}, at=(2, 6, 32),
+        sizes={"width": (16, 38)}, wrap=turned_by_tables,
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = ("RoPE-q", "RoPE-k")

@@ -7,12 +7,64 @@ weights only: they are put at their experts' places here.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "moe.router"
 FAST = None
 FUNCTION = "route"
 AXES = ("tokens", "experts")
 DERIVATION = "moe"
+
+
+# ---------------------------------------------------------------- public functions
+def first_of_one(route):
+    return lambda logits, **options: route(logits, 1, **options)[0]
+
+
+def weights_alone(route):
+    """Without the experts. Where they are chosen under a bias, that gets no gradient."""
+    return lambda logits, **options: route(logits, **options)[0]
+
+
+def under_a_bias(route):
+    return lambda logits, **options: route(logits, bias=torch.arange(12.0, device=logits.device) / 10, **options)[0]
+
+
+def weights_by_expert(route):
+    """The weights in the order of their experts."""
+
+    def call(logits, **options):
+        from annotated_examples.moe.router import sort_by_expert
+
+        weights, experts = route(logits, **options)
+        return weights.flatten()[sort_by_expert(experts, logits.shape[1]).order.long()]
+
+    return call
+
+
+def two_slots(tokens):
+    """Experts of a few tokens, one slot dropped."""
+    experts = torch.arange(2 * tokens, dtype=torch.int32).view(tokens, 2) * 7 % 12
+    experts[3, 1] = -1
+    return experts
+
+
+SLOTS = dict(inputs={"experts": two_slots})
+PUBLIC = [
+    Public(
+        "route", {"logits": "tokens classes", "score": ("softmax", "sigmoid"), "renormalize": (True, False)},
+        at=(5, 12), wrap=first_of_one,
+        calls=[dict(wrap=weights_by_expert, top_k=2), dict(wrap=weights_alone, top_k=2, score="sigmoid")],
+        more=[dict(wrap=under_a_bias, top_k=2, renormalize=False, scale=2.0)],
+    ),
+    Public(
+        "load_balancing_loss",
+        {"logits": "tokens classes", "experts": "tokens 2: int32 below classes", "score": ("softmax", "sigmoid")},
+        at=(5, 12), calls=[SLOTS], more=[SLOTS | dict(score="sigmoid")],
+    ),
+    Public("router_z_loss", {"logits": "tokens classes"}, at=(5, 12)),
+]  # fmt: skip
+HELPERS = {"sort_by_expert": "called by others"}
 
 # ---------------------------------------------------------------- what is compared with formulas
 ALL = ("float32", "float16", "bfloat16")

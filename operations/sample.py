@@ -7,12 +7,26 @@ formulas are computed in PyTorch's whole numbers. Logits are whole numbers, so t
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "choosing.sample"
 FAST = None
 FUNCTION = "sample"
 AXES = ("rows", "tokens")
 DERIVATION = "sample"
+
+# ---------------------------------------------------------------- public functions
+DRAWN = {"top_k": (None, 3), "top_p": (None, 0.83)}
+PUBLIC = [
+    Public(
+        "filter_logits", {"logits": "rows classes"} | DRAWN, at=(5, 300), differentiable=False,
+        calls=[dict(top_k=20), dict(top_k=200, top_p=0.9)],
+    ),
+    Public(
+        "sample", {"logits": "rows classes", "seed": 7, "temperature": (0.7, 0.0)} | DRAWN, at=(5, 300),
+        calls=[dict(seed=7, top_k=20, top_p=0.9)], more=[dict(seed=7, temperature=0.5)], differentiable=False,
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 ALL = ("float32", "float16", "bfloat16")

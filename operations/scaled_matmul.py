@@ -5,6 +5,7 @@ from functools import partial
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._products import AXES  # noqa: F401  academy reads it
 from operations.quantize import codes
 
@@ -13,6 +14,43 @@ FAST = "fast.scaled_matmul"
 PARTS = ["gluon.scaled_matmul"]
 FUNCTION = "scaled_matmul"
 DERIVATION = "fp8"
+
+
+# ---------------------------------------------------------------- public functions
+def of_numbers(product):
+    """Any numbers as codes, under scales of 1."""
+
+    def call(x, y, recipe):
+        a, b = (tensor.float().clamp(-448, 448).to(torch.float8_e4m3fn) for tensor in (x, y))
+        (M, K), N = a.shape, b.shape[1]
+        shapes = {"tensor": ((), ()), "row": ((M, 1), (1, N)), "block": ((M, -(-K // 128)), (-(-K // 128), N))}[recipe]
+        scales = (torch.ones(shape, device=x.device) for shape in shapes)
+        out_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        return product(a, b, *scales, recipe=recipe, out_dtype=out_dtype)
+
+    return call
+
+
+def of_codes(recipe, **options):
+    """Codes of 20 x 160 and 160 x 12, their scales, and a bias."""
+    shapes = {"tensor": ((), ()), "row": ((20, 1), (1, 12)), "block": ((20, 2), (2, 1))}[recipe]
+
+    def inputs():
+        left, right = (torch.randn(rows, 160).to(torch.float8_e4m3fn) for rows in (20, 12))
+        scales = (torch.rand(shape) + 0.5 for shape in shapes)
+        return dict(zip(("a", "b", "scale_a", "scale_b", "bias"), (left, right.t(), *scales, torch.randn(12))))
+
+    return dict(inputs=inputs, wrap=None, recipe=recipe, **options)
+
+
+RECIPES = ("tensor", "row", "block")
+PUBLIC = [
+    Public(
+        "scaled_matmul", {"x": "rows inner", "y": "inner cols", "recipe": RECIPES}, at=(20, 160, 12),
+        calls=[of_codes(recipe) for recipe in RECIPES],
+        more=[of_codes("row", out_dtype=torch.float32, use_fast_accum=True)], wrap=of_numbers, differentiable=False,
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- products of codes
 PRODUCT = (LESSON, FAST)

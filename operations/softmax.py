@@ -3,12 +3,16 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "tutorials.softmax"
 FAST = "fast.softmax"
 FUNCTION = "softmax"
 AXES = ("rows", "columns")
 DERIVATION = "softmax"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("softmax", {"x": "rows cols"}, at=(6, 1000))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

@@ -4,12 +4,19 @@ import torch
 import torch.nn.functional as F
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations._gated import AXES, SHAPES, inputs, unit_cost  # noqa: F401  academy reads AXES
 
 LESSON = "classics.swiglu"
 FAST = None
 FUNCTION = "swiglu"
 DERIVATION = "swiglu"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [
+    Public("swiglu", {"gate": "rows cols", "up": "rows cols"}, at=(5, 300)),
+    Public("swiglu_packed", {"x": "rows 2*cols"}, at=(5, 300)),
+]
 
 # ---------------------------------------------------------------- what is compared with formulas
 ROWS = ("g", "u", "nabla_y")

@@ -6,12 +6,16 @@ The ring, one tile a program, and one without the copy unit.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "gluon.tile_copy"
 FAST = None
 FUNCTION = "copy"
 AXES = ("rows", "columns")
 DERIVATION = "tile_copy"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("copy", {"x": "rows cols"}, at=(20, 70))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

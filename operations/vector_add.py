@@ -3,12 +3,16 @@
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 
 LESSON = "tutorials.vector_add"
 FAST = None
 FUNCTION = "vector_add"
 AXES = ("elements",)
 DERIVATION = "vector_add"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [Public("vector_add", {"x": "n", "y": "n"}, at=(1000,))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -10,12 +10,29 @@ What a gather between cards costs is not in these numbers: a machine with severa
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
+from operations.cross_entropy import CAPS, EACH, LOGITS, USUAL
+from operations.linear_cross_entropy import HIDDEN
 
 LESSON = "distributed.vocab_parallel_cross_entropy"
 FAST = None
 FUNCTION = "vocab_parallel_cross_entropy"
 AXES = ("rows", "columns of a rank")
 DERIVATION = "vocab_parallel_cross_entropy"
+
+# ---------------------------------------------------------------- public functions
+SMOOTHED = dict(label_smoothing=0.1, z_loss=0.01)
+PUBLIC = [
+    Public(
+        "vocab_parallel_cross_entropy", LOGITS | CAPS | SMOOTHED, at=(6, 1000),
+        calls=[USUAL, USUAL | SMOOTHED | dict(logit_softcapping=30.0)],
+        more=[EACH | dict(reduction="none", logit_scaling=0.5, ignore_index=3), USUAL | dict(n_items=4)],
+    ),
+    Public(
+        "vocab_parallel_linear_cross_entropy", HIDDEN, at=(6, 64, 1000), calls=[USUAL], more=[USUAL | SMOOTHED],
+        reference="classics.linear_cross_entropy.linear_cross_entropy_reference",
+    ),
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 

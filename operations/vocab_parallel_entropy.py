@@ -6,6 +6,7 @@ One rank's kernels, on one card.
 import torch
 
 from academy.formulas.cases import case
+from academy.judge.public import Public
 from operations.vocab_parallel_cross_entropy import ones, shards
 
 LESSON = "distributed.vocab_parallel_entropy"
@@ -13,6 +14,15 @@ FAST = None
 FUNCTION = "vocab_parallel_entropy"
 AXES = ("rows", "columns of a rank")
 DERIVATION = "vocab_parallel_cross_entropy"
+
+# ---------------------------------------------------------------- public functions
+PUBLIC = [
+    Public(
+        "vocab_parallel_entropy", {"logits": "batch 3 classes"}, at=(2, 1000), more=[dict(logit_scaling=0.5)],
+        dtypes=("float32",),
+        without={"magnitudes": "where one logit towers above all, PyTorch's gradient is float64's rounding, or 0"},
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from academy import device, launch
 from academy.bench import experiment, operation, run
 from academy.bench.operation import Variant
-from academy.book import syntax
+from academy.book import facts
 from academy.book.layout import ROOT
 from academy.results import figures, ladder, store
 from academy.results.tables import Table
@@ -31,9 +31,7 @@ def variant(name: str, root: Path = ROOT) -> Variant:
     Raises ValueError naming what is wrong with the ladder.
     """
     function, found = ladder.function_name(name, root), ladder.rungs(name, root)
-    if str(root) not in sys.path:
-        sys.path.append(str(root))  # for `from operations.softmax import inputs`
-    module = syntax.import_path(root / ladder.BENCHMARKS / f"{name}.py", f"benchmarks_ladders_{name}")
+    module = facts.load(root / ladder.BENCHMARKS / f"{name}.py")
     modules = {rung.word: importlib.import_module(rung.module) for rung in found}
     if missing := [rung.path for rung in found if not hasattr(modules[rung.word], function)]:
         raise ValueError(f"{missing[0]} has no function {function}, which {ladder.BENCHMARKS}/{name}.py names")

@@ -39,11 +39,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
@@ -140,7 +138,7 @@ class Operation:
     @classmethod
     def from_file(cls, path: Path, root: Path = ROOT) -> Operation:
         """Import `operations/<op>.py` and the kernels that it names. Raises ValueError naming the key that is wrong."""
-        module = load(path)
+        module = facts.load(path)
         files = facts.kernels(path)
         functions = {
             provider: getattr(importlib.import_module(layout.dotted(file)), module.FUNCTION)
@@ -154,15 +152,6 @@ class Operation:
             for shape in variant.shapes:
                 for dtype in variant.dtypes:
                     yield variant, tuple(shape), dtype
-
-
-def load(path: Path) -> ModuleType:
-    """Import a file of `operations/`. It may import its neighbours as `operations._products`."""
-    from academy import device  # noqa: F401  before anything imports triton
-
-    if str(path.parents[1]) not in sys.path:
-        sys.path.append(str(path.parents[1]))
-    return syntax.import_path(path, f"operations_{path.stem}")
 
 
 REQUIRED = {"shapes", "dtypes", "inputs", "eager"}
@@ -201,6 +190,6 @@ def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict |
     """
     for path in facts.measured(root):
         if kernel_file in facts.shown(path):
-            costs = getattr(load(path), "EXAMPLES", {}).get(facts.module_name(kernel_file))
+            costs = getattr(facts.load(path), "EXAMPLES", {}).get(facts.module_name(kernel_file))
             return f"operations/{path.name}", syntax.line_of(path.read_text("utf-8"), "EXAMPLES"), costs
     return None

@@ -1,12 +1,30 @@
-"""What `operations/<op>.py` says of kernel files and derivations: read without importing anything."""
+"""What `operations/<op>.py` says of kernel files and derivations: read without importing anything, but for `load`."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
+import sys
+from collections import defaultdict
 from pathlib import Path
+from types import ModuleType
 
-from academy.book import layout
+from academy.book import layout, syntax
+
+
+def load(path: Path) -> ModuleType:
+    """Import a file of `operations/`, or of a ladder's benchmark. It may import its neighbours as
+    `operations._products`, and imports no kernel by itself, so that it can be read where triton is missing."""
+    return _load(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _load(path: Path, _time: int) -> ModuleType:
+    root = str(_root(path))
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    return syntax.import_path(path, "_".join(path.relative_to(root).with_suffix("").parts))
 
 
 def measured(root: Path) -> list[Path]:
@@ -16,7 +34,16 @@ def measured(root: Path) -> list[Path]:
 
 def of_derivation(root: Path, name: str) -> list[Path]:
     """The files with calls that are compared with the formulas of `backprop_math/<name>.md`."""
-    return [path for path in layout.operations(root) if derivation(path) == name]
+    files = layout.operations(root)
+    return _by_derivation(tuple(files), tuple(path.stat().st_mtime_ns for path in files)).get(name, [])
+
+
+@functools.lru_cache(maxsize=8)
+def _by_derivation(files: tuple[Path, ...], _times: tuple[int, ...]) -> dict[str, list[Path]]:
+    found = defaultdict(list)
+    for path in files:
+        found[derivation(path)].append(path)
+    return dict(found)
 
 
 def derivation(file: Path) -> str:
@@ -41,8 +68,7 @@ def axes(file: Path) -> tuple[str, ...]:
 def axes_home(file: Path) -> Path:
     """The file that says what the axes of its shapes are: this one, or one of `operations/`."""
     taken = re.search(r"^from operations\.(\w+) import (?:\([^)]*|[^#\n(]*)\bAXES\b", file.read_text("utf-8"), re.M)
-    root = file.parents[1] if file.parent.name == layout.OPERATIONS else file.parents[2]
-    return root / layout.OPERATIONS / f"{taken[1]}.py" if taken else file
+    return _root(file) / layout.OPERATIONS / f"{taken[1]}.py" if taken else file
 
 
 def shown(file: Path) -> list[str]:
@@ -51,6 +77,11 @@ def shown(file: Path) -> list[str]:
     lines = re.findall(r"^(?:BACKWARD = |PARTS = \[)(.*)$", text, re.M)
     parts = [_file(file, name) for line in lines for name in re.findall(r'"([\w.]+)"', line)]
     return [*kernels(file).values(), *parts]
+
+
+def _root(file: Path) -> Path:
+    """The project of a file of `operations/`, or of a ladder's benchmark."""
+    return file.parents[1] if file.parent.name == layout.OPERATIONS else file.parents[2]
 
 
 def _file(file: Path, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Is an operation complete? What CONTRIBUTING asks for besides a lesson, found by reading the files.
+"""Is an operation complete? What CONTRIBUTING asks for beside a lesson, found by reading the files.
 
 `academy check` and the build of the site both ask. Nothing here imports torch or triton.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from academy.book import facts, layout
+from academy.book import facts, layout, syntax
 from academy.book.directives import cited
 from academy.book.layout import FIGURES, LEARNING_PATH, OPERATIONS
 from academy.book.learning_path import LearningPath
@@ -18,16 +18,10 @@ from academy.book.problems import Problem
 
 
 def incomplete(root: Path) -> list[Problem]:
-    """Kernel files with an EXAMPLE but no test, picture or place in the learning path; derivations without a place."""
+    """Kernel files with an EXAMPLE but no picture or place in the learning path; derivations without a place."""
     places = LearningPath.read(root / layout.DOCS).before if (root / LEARNING_PATH).is_file() else None
-    tests = {path.name: path.read_text("utf-8") for path in layout.tests(root)}
     problems = []
     for path, text, name in _shown(root):
-        group, _, operation = name.rpartition(".")
-        imported = rf"{re.escape(group)} import .*\b{operation}\b|\b{re.escape(name)}\b|\b{group}/{operation}\b"
-        tested = f"test_{operation}.py" in tests or any(re.search(imported, test) for test in tests.values())
-        if not tested and (root / layout.TESTS).is_dir():
-            problems.append((path, f"{name} has no test: write tests/kernels/test_{operation}.py"))
         lesson = layout.group(root, path) not in layout.NO_LESSONS
         if lesson and (root / FIGURES).is_dir() and not re.search(r"^(?:# )?\[\[figure: ", text, re.M):
             message = f"{name} shows no picture: put [[figure: script/name]] on a line of a note; {FIGURES} draws them"
@@ -45,15 +39,21 @@ def incomplete(root: Path) -> list[Problem]:
 def unfinished(root: Path) -> list[Problem]:
     """The same, and what `academy check` finds out by running: no derivation, no facts."""
     tags = {each.tag for path in layout.derivations(root) for each in equations(path.read_text("utf-8"), "")}
-    measured = {file for path in facts.measured(root) for file in facts.shown(path)}
+    measured = {file: path for path in facts.measured(root) for file in facts.shown(path)}
     problems = []
     for path, text, name in _shown(root):
         operation = path.stem
         if not tags & set(cited(text)) and not (root / layout.DERIVATIONS / f"{operation}.md").is_file():
             problems.append((path, f"{name} cites no tag of a derivation: write backprop_math/{operation}.md"))
-        if path.relative_to(root).as_posix() not in measured:
+        said = measured.get(path.relative_to(root).as_posix())
+        if not said:
             message = f"{name} is LESSON, FAST or part of no operation: write {OPERATIONS}/{operation}.py"
             problems.append((path, message))
+            continue
+        for function in syntax.public_functions(text):
+            if f'"{function}"' not in said.read_text("utf-8"):
+                message = f"nothing says what {function} takes: add it to PUBLIC in {OPERATIONS}/{said.name}"
+                problems.append((path, message))
     return incomplete(root) + [_problem(root, path, message) for path, message in problems]
 
 

@@ -61,14 +61,12 @@ A case imports no kernel at all: it is handed the modules, so that a mutated cop
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from academy.book import syntax
+from academy.book import facts, syntax
 from academy.book.problems import Problem
 from academy.formulas.reading.page import Page
 
@@ -116,18 +114,10 @@ def case(**keywords: Any) -> Callable[[Callable], Case]:
 
 
 def load(path: Path) -> dict[str, Case]:
-    """The cases that a file defines. It is imported by its path, and may take something from its neighbours, as
-    `operations._attention`."""
-    return _load(path, path.stat().st_mtime_ns)
-
-
-@cache
-def _load(path: Path, _time: int) -> dict[str, Case]:
-    if str(path.parents[1]) not in sys.path:
-        sys.path.insert(0, str(path.parents[1]))
-    module = syntax.import_path(path, f"operations_{path.stem}")
+    """The cases that a file defines. What it takes from its neighbours is theirs."""
     taken = syntax.imported_names(path.read_text("utf-8"))
-    return {name: value for name, value in vars(module).items() if isinstance(value, Case) and name not in taken}
+    found = vars(facts.load(path)).items()
+    return {name: value for name, value in found if isinstance(value, Case) and name not in taken}
 
 
 # ---------------------------------------------------------------- what is read from it

@@ -10,13 +10,12 @@ from tests.kernels.harness import ROOT
 FILES = {
     "annotated_examples/classics/half.py": (
         '"""\n# Half: by [[eq: HALF]]\n\n[[figure: work/half]]\n"""\n\n\ndef EXAMPLE():\n    pass\n'
+        '\n\ndef half(x):\n    """Raises: ValueError: never."""\n'
     ),
     "annotated_examples/fast/half.py": '"""\n# Half, fast: by [[tag: HALF]]\n"""\n\n\ndef EXAMPLE():\n    pass\n',
     "backprop_math/halving.md": "$$y := x / 2 \\tag{HALF}$$\n",
-    "tests/kernels/test_half.py": "",
-    "tests/kernels/public_functions.py": 'CASES = [case("classics.half"), case("fast.half")]\n',
     "docs/figures/work.py": "",
-    "operations/half.py": 'LESSON = "classics.half"\nFAST = "fast.half"\nBENCH = {}\n',
+    "operations/half.py": 'LESSON = "classics.half"\nFAST = "fast.half"\nPUBLIC = [Public("half")]\nBENCH = {}\n',
     "docs/learn/index.md": (
         "---\nbeside:\n  kernels/classics/half.md:\n  kernels/fast/half.md:\n  derivations/halving.md:\n---\n"
     ),
@@ -45,7 +44,7 @@ def test_a_complete_operation(project):
             LESSON,
             "cites no tag of a derivation: write backprop_math/",
         ),
-        ("tests/kernels/test_half.py", None, LESSON, "classics.half has no test: write tests/kernels/test_half.py"),
+        ("operations/half.py", '"half"', LESSON, "what half takes: add it to PUBLIC in operations/half.py"),
         (LESSON, "[[figure: work/half]]", LESSON, "classics.half shows no picture: put [[figure: script/name]] on"),
         (
             "operations/half.py",
@@ -59,23 +58,13 @@ def test_a_complete_operation(project):
 )
 def test_what_is_missing_is_told_with_its_place(project, name, old, path, message):
     file = project / name
-    file.write_text(file.read_text().replace(old, "")) if old else file.unlink()
+    file.write_text(file.read_text().replace(old, ""))
     found = operations.unfinished(project)
     assert any(problem.path == path and problem.line == 1 and message in problem.message for problem in found), found
 
 
-def test_a_test_that_imports_the_file_will_do(project):
-    (project / "tests/kernels/test_half.py").rename(project / "tests/kernels/test_other.py")
-    assert len(operations.incomplete(project)) == 2
-    (project / "tests/kernels/test_other.py").write_text(
-        "from annotated_examples.classics import half\nfrom annotated_examples.fast import half as fast\n"
-    )
-    assert not operations.incomplete(project)
-
-
-def test_a_project_without_tests_and_docs_lacks_neither(project):
-    for folder in ("tests", "docs"):
-        shutil.rmtree(project / folder)
+def test_a_project_without_docs_lacks_none(project):
+    shutil.rmtree(project / "docs")
     assert not operations.incomplete(project)
 
 

@@ -19,11 +19,11 @@ import torch
 from academy import device  # before triton
 from academy.compiler import catching, messages
 from academy.compiler.cards import card
+from academy.judge.public import Call, calls
 from tests.kernels.harness import randn
-from tests.kernels.public_functions import CASES, Case
 
 
-def run(case: Case, dtype: torch.dtype | None) -> None:
+def run(case: Call, dtype: torch.dtype | None) -> None:
     """Forward and backward, as a caller would; where the kernels would have written are zeros."""
     inputs = case.inputs()
     if dtype is not None:
@@ -42,7 +42,7 @@ def main() -> None:
     zeros = mock.patch.multiple(torch, empty=torch.zeros, empty_like=torch.zeros_like)  # some are indices of PyTorch's
     with catcher.catching(), warnings.catch_warnings(), zeros:
         warnings.simplefilter("ignore")
-        for case in (case for case in CASES if str(case).startswith(chosen or "")):
+        for case in (case for case in calls() if str(case).startswith(chosen or "")):
             for dtype in (None, torch.float16, torch.float32) if every else (None,):
                 torch.manual_seed(0)
                 try:

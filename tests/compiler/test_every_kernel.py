@@ -11,8 +11,8 @@ import pytest
 from academy import cache, compiler, imports
 from academy.book import layout
 from academy.compiler.cards import CARDS
+from academy.judge import public
 from academy.traces import store
-from tests.kernels.public_functions import CASES
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")
 HERE = Path(__file__).parent
@@ -25,8 +25,10 @@ EIGHT_BITS = ("fp8.", "mx.microscaling.")
 
 def compiled(arch: int, *options: str) -> dict:
     """What every_kernel.py says, kept until a kernel or the compiler changes."""
-    sources = [*sorted((store.ROOT / "annotated_examples").rglob("*.py")), *sorted(HERE.parent.glob("*/*functions.py"))]
-    machinery = imports.made_by("academy.compiler.worker", "academy.launch", "package:triton", "package:torch")
+    sources = [*sorted((store.ROOT / "annotated_examples").rglob("*.py")), *layout.operations(store.ROOT)]
+    machinery = imports.made_by(
+        "academy.compiler.worker", "academy.judge.public", "academy.launch", "package:triton", "package:torch"
+    )
     key = [machinery, arch, *options, (HERE / "every_kernel.py").read_text(), *map(Path.read_text, sources)]
     return cache.kept("every kernel", key, lambda: run(arch, *options))
 
@@ -56,7 +58,7 @@ def test_every_kernel_fits(found):
 
 def test_what_a_card_lacks_is_refused_by_name(found):
     """Not by the compiler, in the middle of a launch."""
-    lacking = {case.split("(")[0] for case in map(str, CASES) if case.startswith(EIGHT_BITS)}
+    lacking = {case.split("(")[0] for case in map(str, public.calls()) if case.startswith(EIGHT_BITS)}
     assert {name.split("(")[0] for name in compiled(OLD, *EIGHT_BITS)["refused"]} == lacking != set()
     assert found["refused"] == []
 
@@ -65,7 +67,7 @@ def test_every_public_function_launched_something(found):
     """Else the test above would say nothing about it. Fast files may launch what other files define."""
     launched = {Path(entry["file"]) for entry in found["found"]}
     files = {layout.module_name(store.ROOT, path).split(".")[1] for path in launched}
-    modules = {case.module.split(".")[1] for case in CASES}
+    modules = {case.module.split(".")[1] for case in public.calls()}
     assert modules - files <= {"huggingface"}, modules - files
 
 

@@ -1,13 +1,15 @@
-"""Every public function passes its own judge."""
+"""Every public function is said in operations/, and passes its own judge."""
 
 import pytest
 
 from academy import device
+from academy.book import facts, layout
+from academy.book.syntax import public_functions
+from academy.judge import public as said
 from academy.judge.process import Limits
 from academy.judge.session import MEGABYTES, Given, Session
-from tests.judge.public import PUBLIC
-from tests.kernels.public_functions import CASES
 
+PUBLIC = said.functions()
 SAMPLE = ("tutorials.vector_add.vector_add", "fast.rmsnorm.rmsnorm")
 #: Of processor time for one trial: attention, with every access of 1037 tokens watched, takes more than a minute.
 SECONDS = 600.0
@@ -25,11 +27,32 @@ def test_it_passes(public):
     assert report.right, str(report)
 
 
-def test_every_public_function_is_judged():
-    assert {str(public) for public in PUBLIC} == {f"{case.module}.{case.function}" for case in CASES}
-
-
 @pytest.mark.parametrize("public", PUBLIC, ids=str)
 def test_its_inputs_are_understood(public):
     subject = public.subject()
     assert subject.dims and (subject.maker or subject.tensors)
+
+
+def in_the_files(root):
+    """What the API reference lists."""
+    for path in layout.kernels(root):
+        if layout.group(root, path) not in ("common", "integrations"):
+            names = public_functions(path.read_text("utf-8"))
+            yield from (f"{layout.module_name(root, path)}.{name}" for name in names)
+
+
+def in_the_facts(root):
+    """Those in `PUBLIC`, and those in `HELPERS`."""
+    found = {str(each) for gluon in (False, True) for each in said.functions(root, gluon)}
+    files = [facts.load(path) for path in layout.operations(root)]
+    return found | {f"{each.LESSON}.{name}" for each in files for name in getattr(each, "HELPERS", ())}
+
+
+def test_every_public_function_has_facts():
+    missing = sorted(set(in_the_files(layout.ROOT)) - in_the_facts(layout.ROOT))
+    assert not missing, f"say in PUBLIC of a file of operations/ what they take: {', '.join(missing)}"
+
+
+def test_facts_are_about_functions_that_are_there():
+    gone = sorted(in_the_facts(layout.ROOT) - set(in_the_files(layout.ROOT)))
+    assert not gone, f"PUBLIC or HELPERS of a file of operations/ names {', '.join(gone)}: there is no such function"

@@ -1,4 +1,4 @@
-"""Every public function's reference in plain PyTorch, with the same arguments: what tests that walk all of them use."""
+"""References in plain PyTorch, beside those that `operations/` names: by steps, and without terms of weight 0."""
 
 from __future__ import annotations
 
@@ -8,23 +8,9 @@ from collections.abc import Callable
 
 import torch
 
-from tests.kernels.public_functions import Case
-
-
-def of_a_norm(module, x):
-    return module.to(x.dtype)(x)
-
-
-def attention_of_sequences(q, k, v, cu_seqlens_q, cu_seqlens_k, whole=None, **options):
-    """One sequence after the other; the reference for single ones wants (B, H, T, D)."""
-    lesson = importlib.import_module("annotated_examples.attention.flash_attention")
-    whole = whole or lesson.flash_attention_reference
-    parts = []
-    for i in range(len(cu_seqlens_q) - 1):
-        rows = [slice(int(ends[i]), int(ends[i + 1])) for ends in (cu_seqlens_q, cu_seqlens_k, cu_seqlens_k)]
-        one = [x[part].transpose(0, 1)[None] for x, part in zip((q, k, v), rows)]
-        parts.append(whole(*one, **options)[0].transpose(0, 1))
-    return torch.cat(parts)
+from academy.judge.public import Call
+from operations._packed import sequences_of
+from operations.flash_attention import of_sequences
 
 
 def linear_attention_by_steps(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):
@@ -76,37 +62,6 @@ def delta_rule_of_dense_products(q, k, v, g, beta, *, scale=None, initial_state=
     return (o, S) if return_final_state else o
 
 
-def sequences_of(reference: Callable) -> Callable:
-    """A packed recurrence from one of a batch: one sequence after the other. Rows of no sequence are 0."""
-
-    def packed(cu_seqlens, *, initial_state=None, return_final_state=False, **inputs):
-        options = {name: x for name, x in inputs.items() if not torch.is_tensor(x)}
-        tokens = {name: x for name, x in inputs.items() if torch.is_tensor(x)}
-        ends, outs, states = cu_seqlens.tolist(), [], []
-        for i, (start, end) in enumerate(zip(ends, ends[1:])):
-            alone = {name: x[start:end][None] for name, x in tokens.items()}
-            state = None if initial_state is None else initial_state[i : i + 1]
-            o, state = reference(**alone, initial_state=state, return_final_state=True, **options)
-            outs.append(o[0])
-            states.append(state)
-        o = torch.cat([*outs, torch.zeros_like(tokens["v"][ends[-1] :])])
-        if not return_final_state:
-            return o
-        return o, torch.cat(states) if states else initial_state
-
-    return packed
-
-
-def linear_attention_of_sequences(*tensors, **inputs):
-    lesson = importlib.import_module("annotated_examples.recurrences.linear_attention")
-    return sequences_of(lesson.linear_attention_reference)(*tensors, **inputs)
-
-
-def delta_rule_of_sequences(*tensors, **inputs):
-    lesson = importlib.import_module("annotated_examples.recurrences.gated_delta_rule")
-    return sequences_of(lesson.gated_delta_rule_reference)(*tensors, **inputs)
-
-
 # ---- references that leave out what has no weight, where PyTorch's products compute 0 · NaN
 
 
@@ -118,7 +73,7 @@ def attention_of_seen_keys(q, k, v, *, causal=False, window=None, sinks=None, so
     left, right = window_bounds(causal, window)
     (H, T, D), (Hk, S) = q.shape[1:], k.shape[1:3]
     k, v = (x.repeat_interleave(H // Hk, dim=1) for x in (k, v))
-    rows = []
+    rows = [q[:, :, :0]]
     for i in range(T):
         place = i + S - T
         seen = slice(max(place - left, 0), max(min(place + right + 1, S), 0))
@@ -157,18 +112,8 @@ def linear_loss_of_counted_rows(x, weight, labels, bias=None, **options):
     return whole(x, weight, labels, bias, **options | dict(n_items=n_items))
 
 
-def filter_of_one_token(state, x, weight, bias=None, **options):
-    filtered = importlib.import_module("annotated_examples.recurrences.causal_conv1d").causal_conv1d_reference
-    return filtered(x[:, None], weight, bias, initial_state=state, **options)[:, 0]
-
-
-def delta_rule_step(*tensors, **options):
-    lesson = importlib.import_module("annotated_examples.recurrences.gated_delta_rule_step")
-    return lesson.gated_delta_rule_step_reference(*tensors, **options)
-
-
 def sequences_of_seen_keys(*tensors, **options):
-    return attention_of_sequences(*tensors, whole=attention_of_seen_keys, **options)
+    return of_sequences(*tensors, whole=attention_of_seen_keys, **options)
 
 
 class Early(torch.autograd.Function):
@@ -215,59 +160,10 @@ _DENSE = {
     "gated_delta_rule_varlen": sequences_of(delta_rule_of_dense_products),
 }
 
-#: Functions whose reference isn't the lesson's `<name>_reference`.
-_OTHER = {
-    "apply_layernorm": of_a_norm,
-    "apply_rmsnorm": of_a_norm,
-    "flash_attention_varlen": attention_of_sequences,
-    "linear_attention_varlen": linear_attention_of_sequences,
-    "causal_conv1d_step_": filter_of_one_token,
-    "gated_delta_rule_step_": delta_rule_step,
-    "gated_delta_rule_varlen": delta_rule_of_sequences,
-    "cross_entropy_loss_": ("classics.cross_entropy", "cross_entropy_loss_reference"),
-    "linear_cross_entropy_lean": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
-    "vocab_parallel_linear_cross_entropy": ("classics.linear_cross_entropy", "linear_cross_entropy_reference"),
-    "gemm_splitK": ("gemlite.gemm", "gemm_reference"),
-    "low_bit_matmul": ("gemlite.gemm", "gemm_reference"),
-}
-#: A fast file has its lesson's reference.
-_LESSONS = {
-    "softmax": "tutorials.softmax",
-    "matmul": "tutorials.matmul_autotuned",
-    "layernorm": "classics.layernorm",
-    "rmsnorm": "classics.rmsnorm",
-    "cross_entropy": "classics.cross_entropy",
-    "linear_cross_entropy": "classics.linear_cross_entropy",
-    "flash_attention": "attention.flash_attention",
-    "decode": "attention.decode",
-    "grouped_matmul": "moe.grouped_matmul",
-    "scaled_matmul": "fp8.scaled_matmul",
-    "mx_matmul": "mx.mx_matmul",
-    "moe_mlp": "moe.moe_mlp",
-    "cumsum": "recurrences.cumsum",
-    "causal_conv1d": "recurrences.causal_conv1d",
-    "linear_recurrence": "recurrences.linear_recurrence",
-    "linear_attention": "recurrences.linear_attention",
-    "gated_delta_rule": "recurrences.gated_delta_rule",
-}
 
-
-def references(case: Case) -> list[Callable]:
-    """The references of a case, with its options, called as the case's function is: the lesson's, and where that
-    computes with terms of weight 0 one that leaves them out."""
-    found = _OTHER.get(case.function)
-    if not callable(found):
-        group, _, operation = case.module.partition(".")
-        lesson = _LESSONS[operation] if group == "fast" and not found else case.module
-        module, name = found or (lesson, f"{case.function}_reference")
-        found = getattr(importlib.import_module(f"annotated_examples.{module}"), name)
-    all_of_them = [found, *(more[case.function] for more in (_SPARSE, _DENSE) if case.function in more)]
-
-    def called(function):
-        function = case.wrap(function)
-        return lambda **inputs: function(**inputs, **case.options)
-
-    found = [called(function) for function in all_of_them]
-    if case.module in ("fast.cross_entropy", "fast.linear_cross_entropy"):
-        found.append(early(found[-1]))
-    return found
+def references(call: Call) -> list[Callable]:
+    """The references of a call, called as its function is: the lesson's, and where that computes with terms of weight 0
+    one that leaves them out."""
+    others = [more[call.function] for more in (_SPARSE, _DENSE) if call.function in more]
+    found = [call.called(reference) for reference in (call.public.reference_function(), *others)]
+    return found + [early(found[-1])] * (call.module in ("fast.cross_entropy", "fast.linear_cross_entropy"))

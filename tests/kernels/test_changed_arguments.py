@@ -4,15 +4,14 @@ early does: the gradients are those of the values that the forward pass saw, or 
 import pytest
 import torch
 
-from tests.kernels.public_functions import CASES, OPTIONS
+from academy.judge import public
 
 #: They draw or count, and nothing of their arguments is needed again.
-DIFFERENTIABLE = [case for case in CASES + OPTIONS if case.differentiable]
+DIFFERENTIABLE = [case for case in public.calls(more=True) if case.differentiable]
 ALWAYS = ("fp8.linear", "fast.moe_mlp")
 
 
 def gradients(case, changed: str | None) -> list[torch.Tensor]:
-    torch.manual_seed(0)
     inputs = case.inputs()
     leaves = [x.requires_grad_() for x in inputs.values() if x.is_floating_point()]
     out = case.load()(**inputs)

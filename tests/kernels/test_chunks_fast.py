@@ -15,10 +15,11 @@ from annotated_examples.fast import gated_delta_rule as delta
 from annotated_examples.fast import linear_attention as linear
 from annotated_examples.recurrences import gated_delta_rule as delta_lesson
 from annotated_examples.recurrences import linear_attention as linear_lesson
+from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import results, upstreams, with_beta
 from tests.kernels.harness import DEVICE, Mutant, randn
-from tests.kernels.references import delta_rule_by_steps, linear_attention_by_steps, sequences_of
+from tests.kernels.references import delta_rule_by_steps, linear_attention_by_steps
 
 BF16 = torch.bfloat16
 LINEAR_MUTANTS = [

@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from academy import device
+from academy.judge import public
 from tests.kernels.harness import needs_torchs_own_triton, randn
-from tests.kernels.public_functions import BF16, CASES, OPTIONS, labels
 
+CASES, ALL = public.calls(), public.calls(more=True)
 #: Compiled in every run of the tests, without a GPU: a plain launch, and operators forward and backward.
 ALWAYS = ("tutorials.vector_add.vector_add()", "fast.grouped_matmul.grouped_matmul()")
 
@@ -48,7 +49,7 @@ def results(function: Callable, inputs: dict, wanted: list[torch.Tensor]) -> lis
 
 @pytest.mark.gpu
 @needs_torchs_own_triton
-@pytest.mark.parametrize("loaded", CASES + OPTIONS, indirect=True, ids=str)
+@pytest.mark.parametrize("loaded", ALL, indirect=True, ids=str)
 def test_compiles_without_a_graph_break(loaded):
     function, inputs, differentiable = loaded
     torch.compiler.reset()
@@ -62,7 +63,7 @@ def test_compiles_without_a_graph_break(loaded):
 @pytest.mark.skipif(not device.INTERPRET, reason="about Triton's interpreter")
 @pytest.mark.parametrize(
     "loaded",
-    [pytest.param(case, marks=[] if str(case) in ALWAYS else pytest.mark.nightly) for case in CASES + OPTIONS],
+    [pytest.param(case, marks=[] if str(case) in ALWAYS else pytest.mark.nightly) for case in ALL],
     indirect=True,
     ids=str,
 )
@@ -115,14 +116,14 @@ def test_compiles_in_a_model(loaded):
 
 def sized(module: str, function: str, M: int, N: int) -> tuple[Callable, dict]:
     """(function, inputs of M rows and N columns)."""
-    x = randn(M, N, dtype=BF16)
+    x = randn(M, N, dtype=torch.bfloat16)
     second = {
         "softmax": {},
-        "layernorm": dict(weight=randn(N, dtype=BF16), bias=randn(N, dtype=BF16)),
-        "rmsnorm": dict(weight=randn(N, dtype=BF16)),
-        "cross_entropy_loss": dict(labels=labels(M, N)),
-        "geglu": dict(up=randn(M, N, dtype=BF16)),
-        "swiglu": dict(up=randn(M, N, dtype=BF16)),
+        "layernorm": dict(weight=randn(N, dtype=torch.bfloat16), bias=randn(N, dtype=torch.bfloat16)),
+        "rmsnorm": dict(weight=randn(N, dtype=torch.bfloat16)),
+        "cross_entropy_loss": dict(labels=torch.randint(0, N, (M,), device=device.DEVICE)),
+        "geglu": dict(up=randn(M, N, dtype=torch.bfloat16)),
+        "swiglu": dict(up=randn(M, N, dtype=torch.bfloat16)),
     }[function]
     first = {"cross_entropy_loss": "logits", "geglu": "gate", "swiglu": "gate"}.get(function, "x")
     return getattr(importlib.import_module(f"annotated_examples.{module}"), function), {first: x, **second}
@@ -161,7 +162,7 @@ def test_more_rows_than_a_grid_holds():
     swiglu_packed = importlib.import_module("annotated_examples.classics.swiglu").swiglu_packed
     compiled = torch.compile(swiglu_packed, fullgraph=True)
     for M, N in ((65_537, 48), (70_000, 48), (70_001, 80)):
-        inputs = dict(x=randn(M, N, dtype=BF16))
+        inputs = dict(x=randn(M, N, dtype=torch.bfloat16))
         expected = results(swiglu_packed, *leaves(inputs, True))
         for mine, theirs in zip(results(compiled, *leaves(inputs, True)), expected):
             torch.testing.assert_close(mine, theirs)
@@ -206,8 +207,8 @@ def test_cuda_graph_replays(loaded):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = results(function, static, wanted)
-    kept = ("words", "scales", "zeros", "cu_seqlens_q", "cu_seqlens_k")
-    other = {name: value if name in kept else value.flip(0) for name, value in inputs.items()}
+    kept = ("words", "scales", "zeros", "cu_seqlens")
+    other = {name: value if name.startswith(kept) else value.flip(0) for name, value in inputs.items()}
     with torch.no_grad():
         for name, value in static.items():
             value.copy_(other[name])

@@ -8,22 +8,17 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 
-from academy.book import layout
-from academy.book.syntax import public_functions
+from academy.judge import public
 from tests.kernels import harness
-from tests.kernels.harness import ROOT
-from tests.kernels.public_functions import CASES, GLUON, HELPERS
 
-ALL = CASES + GLUON
+ALL = public.calls() + public.calls(gluon=True)
 SEVERAL = [case for case in ALL if case.differentiable]
 
 
 def inputs_of(case):
     """In float32, so that finite differences say what is right. (What takes 16 bits alone raises before that.)"""
-    return {
-        n: v.float() if case.differentiable and case not in GLUON and v.is_floating_point() else v
-        for n, v in case.inputs().items()
-    }
+    wide = case.differentiable and not case.module.startswith("gluon.")
+    return {n: v.float() if wide and v.is_floating_point() else v for n, v in case.inputs().items()}
 
 
 def floating(inputs):
@@ -122,16 +117,3 @@ def test_without_a_gradient_no_frame_is_entered(case, monkeypatch):
         assert not function(**inputs).requires_grad
     if not case.function.startswith("apply_"):  # a module's parameters require gradients
         assert not function(**inputs).requires_grad
-
-
-def test_every_public_function_is_walked():
-    """What the API reference lists belongs into tests/kernels/public_functions.py."""
-    public = set()
-    for path in layout.kernels(ROOT):
-        if layout.group(ROOT, path) not in ("common", "integrations"):
-            module = layout.module_name(ROOT, path)
-            public |= {f"{module}.{name}" for name in public_functions(path.read_text("utf-8"))}
-    without = public - {f"{c.module}.{c.function}" for c in ALL}
-    missing = sorted(without - HELPERS)
-    assert not missing, f"add a case to CASES in tests/kernels/public_functions.py for {', '.join(missing)}"
-    assert without == HELPERS, "HELPERS names functions that are gone, or have a case"

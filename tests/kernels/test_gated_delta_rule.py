@@ -36,10 +36,11 @@ import torch.nn.functional as F
 
 from academy import accuracy, device
 from annotated_examples.recurrences import gated_delta_rule as module
+from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import packed, results, upstreams, with_beta
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
-from tests.kernels.references import delta_rule_by_steps, sequences_of
+from tests.kernels.references import delta_rule_by_steps
 
 MUTANTS = [
     Mutant("trap 1: the strict triangle is left out", "a = tl.where(place[:, None] > place[None, :], overlap, 0.0)", "a = overlap"),

@@ -15,7 +15,7 @@ from triton.runtime import interpreter
 
 from academy import checks
 from academy.device import INTERPRET
-from tests.judge.public import PUBLIC, Public
+from academy.judge.public import Public, functions
 
 MANY = 70_000
 pytestmark = pytest.mark.skipif(not INTERPRET, reason="replaces the interpreter's launch")
@@ -60,7 +60,7 @@ def run(function, inputs: dict) -> None:
         assert re.match("|".join(names), str(error)) and re.search(r"\d", str(error)), error
 
 
-CALLS = [(public, dim) for public in PUBLIC for dim in public.subject().dims]
+CALLS = [(public, dim) for public in functions() for dim in public.subject().dims]
 
 
 @pytest.mark.nightly

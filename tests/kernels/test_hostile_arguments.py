@@ -1,14 +1,16 @@
 """Through every argument of every public function: what nobody should pass works, or is refused by name."""
 
-import importlib
 import inspect
 
 import pytest
 import torch
 
+from academy.judge import public
+from operations.linear import under_older_scales
 from tests.kernels import hostile_arguments
 from tests.kernels.harness import DEVICE
-from tests.kernels.public_functions import CASES, under_older_scales
+
+CASES = public.calls()
 
 #: One case of each function and set of tensors.
 FUNCTIONS = {(case.module, case.function, *sorted(case.inputs())): case for case in CASES}
@@ -16,8 +18,7 @@ FUNCTIONS = {(case.module, case.function, *sorted(case.inputs())): case for case
 
 def called(case):
     """The function itself, not wrapped, and its inputs."""
-    function = getattr(importlib.import_module(f"annotated_examples.{case.module}"), case.function)
-    inputs = case.inputs()
+    function, inputs = case.public.function(), case.inputs()
     if case.function.startswith("apply_"):
         kind = torch.nn.LayerNorm if case.function == "apply_layernorm" else torch.nn.RMSNorm
         first = next(iter(inspect.signature(function).parameters))

@@ -60,10 +60,11 @@ from academy import accuracy, device
 from annotated_examples.common import chunks as common
 from annotated_examples.recurrences import gated_delta_rule as delta_rule
 from annotated_examples.recurrences import linear_attention as module
+from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import packed, results, tensors, upstreams
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
-from tests.kernels.references import linear_attention_by_steps, sequences_of
+from tests.kernels.references import linear_attention_by_steps
 
 MUTANTS = [
     Mutant("trap 8: no scale on the scores", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale * decay", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * decay"),

@@ -9,24 +9,9 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from academy.judge import non_finite
+from academy.judge import non_finite, public
+from academy.judge.public import Call
 from tests.kernels.harness import DEVICE, randn
-from tests.kernels.public_functions import (
-    ATTENTION,
-    BF16,
-    CASES,
-    CROSS_ENTROPY,
-    LAYERNORM,
-    LINEAR_CROSS_ENTROPY,
-    LOW_BIT,
-    MATMUL,
-    RMSNORM,
-    both,
-    case,
-    labels,
-    quantized,
-    stacked,
-)
 from tests.kernels.references import references
 
 #: Infinities that cancel may meet in the parts of a sum: of words of weights with few bits, multiplied one plane at a
@@ -40,45 +25,44 @@ GATED = {f"{name}{packed}" for name in ("linear_attention", "gated_delta_rule") 
 ATOMICS = {"gemlite.gemm_splitK"}
 
 
-def of(**shapes):
-    """Inputs of these shapes, in bfloat16."""
-    return lambda: {name: randn(*shape, dtype=BF16) for name, shape in shapes.items()}
+def other(*names, **said):
+    """The call of each function whose name ends so, with other tensors: their words, or a function that makes one."""
+    options = said.pop("options", {})
+    found = [Call(each, dict(inputs=said, **options)) for each in public.functions() if str(each).endswith(names)]
+    assert found, names
+    return found
 
 
-def losses(rows, vocabulary):
-    return lambda: dict(logits=randn(rows, vocabulary, dtype=BF16), labels=labels(rows, vocabulary))
+def labels(rows, vocabulary):
+    return lambda: torch.randint(0, vocabulary, (rows,)).index_fill(0, torch.tensor(1), -100)
 
 
-def hidden(rows, width, vocabulary):
-    tensors = of(x=(rows, width), weight=(vocabulary, width), bias=(vocabulary,))
-    return lambda: tensors() | dict(labels=labels(rows, vocabulary))
-
-
+CASES = public.calls()
 #: Sizes that are no multiples of a block, and rows of several chunks.
+TUNED = ("matmul_autotuned.matmul", "fast.matmul.matmul")
 OTHER_SIZES = [
-    *both("tutorials.softmax", "fast.softmax", "softmax", of(x=(3, 9000))),
-    *both("tutorials.softmax", "fast.softmax", "softmax", of(x=(5, 33))),
-    case("tutorials.matmul_blocked", "matmul", of(x=(33, 70), y=(70, 47))),
-    case("tutorials.matmul_grouped", "matmul", of(x=(33, 70), y=(70, 47)), activation="relu"),
-    *both(*MATMUL, "matmul", of(a=(33, 70), b=(70, 47)), activation="leaky_relu"),
-    *both(*MATMUL, "matmul", of(a=(3, 1), b=(1, 5))),
-    case("classics.matmul", "matmul", of(a=(33, 70), b=(70, 47)), activation="silu"),
-    case("classics.matmul", "matmul", of(a=(33, 70), b=(70, 47)), activation="relu"),
-    *both(*LAYERNORM, "layernorm", of(x=(3, 9000), weight=(9000,), bias=(9000,))),
-    *both(*RMSNORM, "rmsnorm", of(x=(3, 9000), weight=(9000,))),
-    *both(*RMSNORM, "add_rmsnorm", of(x=(5, 33), residual=(5, 33), weight=(33,)), stacked),
-    *both(*CROSS_ENTROPY, "cross_entropy_loss", losses(3, 9001)),
-    *both(*LINEAR_CROSS_ENTROPY, "linear_cross_entropy", hidden(5, 33, 700)),
-    case("classics.geglu", "geglu", of(gate=(3, 1), up=(3, 1))),
-    *both(*ATTENTION, "flash_attention", of(q=(1, 2, 9, 40), k=(1, 1, 70, 40), v=(1, 1, 70, 40))),
-    *both(*ATTENTION, "flash_attention", of(q=(1, 2, 70, 40), k=(1, 1, 9, 40), v=(1, 1, 9, 40)), causal=True),
-    *both(*LOW_BIT, "low_bit_matmul", lambda: quantized(3), W_nbits=4, group_size=128),
+    *other("softmax.softmax", x="3 9000"),
+    *other("softmax.softmax", x="5 33"),
+    *other("matmul_blocked.matmul", x="33 70", y="70 47"),
+    *other("matmul_grouped.matmul", x="33 70", y="70 47", options=dict(activation="relu")),
+    *other(*TUNED, a="33 70", b="70 47", options=dict(activation="leaky_relu")),
+    *other(*TUNED, a="3 1", b="1 5"),
+    *other("classics.matmul.matmul", a="33 70", b="70 47", options=dict(activation="silu")),
+    *other("classics.matmul.matmul", a="33 70", b="70 47", options=dict(activation="relu")),
+    *other(".layernorm.layernorm", x="3 9000", weight="9000", bias="9000"),
+    *other(".rmsnorm.rmsnorm", x="3 9000", weight="9000"),
+    *other(".add_rmsnorm", x="5 33", residual="5 33", weight="33"),
+    *other(".cross_entropy.cross_entropy_loss", logits="3 9001", labels=labels(3, 9001)),
+    *other(".linear_cross_entropy", x="5 33", weight="700 33", bias="700", labels=labels(5, 700)),
+    *other(".geglu", gate="3 1", up="3 1"),
+    *other(".flash_attention", q="1 2 9 40", k="1 1 70 40", v="1 1 70 40"),
+    *other(".flash_attention", q="1 2 70 40", k="1 1 9 40", v="1 1 9 40", options=dict(causal=True)),
+    *other(".low_bit_matmul", a="3 256: float16", options=dict(W_nbits=4, group_size=128)),
 ]
 
 
 def problems(case, seed, places, dtype=None, few=None):
-    torch.manual_seed(seed)
-    inputs = {n: v.to(dtype) if dtype and v.is_floating_point() else v for n, v in case.inputs().items()}
+    inputs = {n: v.to(dtype) if dtype and v.is_floating_point() else v for n, v in case.inputs(seed).items()}
     function, upstream = case.load(), None
     if case.differentiable:
         with torch.no_grad():
@@ -133,7 +117,7 @@ def flash(module):
     return importlib.import_module(f"annotated_examples.{module}").flash_attention
 
 
-@pytest.mark.parametrize("module", ATTENTION)
+@pytest.mark.parametrize("module", ["attention.flash_attention", "fast.flash_attention"])
 @pytest.mark.parametrize("name", ["q", "upstream"])
 def test_a_pair_that_a_mask_hides_gets_no_gradient(module, name):
     """Zero times NaN: a query's NaN came to keys that the query doesn't see."""
@@ -148,7 +132,7 @@ def test_a_pair_that_a_mask_hides_gets_no_gradient(module, name):
     assert gradient[5:].isfinite().all() and gradient[:5].isnan().all()
 
 
-@pytest.mark.parametrize("module", ATTENTION)
+@pytest.mark.parametrize("module", ["attention.flash_attention", "fast.flash_attention"])
 def test_scores_of_minus_infinity_alone_are_no_keys(module):
     """As in PyTorch's scaled_dot_product_attention."""
     q, k, v = (randn(1, 1, 3, 16) for _ in "qkv")

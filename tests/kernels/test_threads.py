@@ -5,12 +5,12 @@ import threading
 import pytest
 import torch
 
-from tests.kernels.public_functions import CASES
+from academy.judge import public
 from tests.kernels.test_compile import leaves, results
 
 THREADS = 8
 QUICK = ("vector_add", "softmax", "layernorm", "cross_entropy_loss", "geglu", "swiglu")
-CALLS = [case for case in CASES if case.function in QUICK]
+CALLS = [case for case in public.calls() if case.function in QUICK]
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(8, marks=pytest.mark.nightly)])

@@ -20,9 +20,11 @@ from academy.book.problems import Problem
 from academy.formulas import cases
 from academy.formulas.cases import KEYWORDS, Call, Case, Comparison, Target
 from academy.formulas.reading.page import Page
+from academy.judge import public
 
 DTYPES = ("float32", "float16", "bfloat16")
-#: What a file may import at its top, beside `case`: it is read where triton is missing.
+#: What a file may import at its top, beside `case` and `Public`: it is read where triton is missing.
+_FORMS = (cases.__name__, public.__name__)
 _IMPORTED = sys.stdlib_module_names | {"torch", layout.OPERATIONS}
 #: What a function of a case file may ask for beside symbols and dims.
 TOOLS = ("module", "rows", "at_end")
@@ -81,7 +83,7 @@ class _Reader:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or "this"] if isinstance(node, ast.ImportFrom) else []
             for name in names:
-                if name != cases.__name__ and name.partition(".")[0] not in _IMPORTED:
+                if name not in _FORMS and name.partition(".")[0] not in _IMPORTED:
                     self.problems.append(self.problem(node, f"import {name} inside of the function that needs it"))
         named = [node for node in self.functions if _decorator(node)]
         for node in named:
