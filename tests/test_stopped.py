@@ -32,10 +32,6 @@ def many(number):
     while True:
         yield "x" * 200_000
 
-def answers(job, connection):
-    while True:
-        connection.send_bytes(connection.recv_bytes())
-
 def begun(told=[]):
     if not told:
         told.append(print("begun", flush=True))
@@ -46,11 +42,6 @@ def check(_):
 
 def mutate(_):
     for item in process.stream(many, [1, 2, 3]):
-        begun()
-
-def exercise(_):
-    conversation = process.Conversation(answers, None, process.Limits())
-    while conversation.ask(b"x" * 200_000):
         begun()
 
 if __name__ == "__main__":
@@ -104,10 +95,10 @@ def stopped(command: list[str], moment: float, how: int, begun: bool = False) ->
     [
         pytest.param(way, start, how, marks=[] if (way, how) in quick else pytest.mark.nightly)
         for start, quick in (
-            ("fork", [("check", signal.SIGTERM), ("exercise", signal.SIGKILL)]),
+            ("fork", [("check", signal.SIGTERM), ("mutate", signal.SIGKILL)]),
             ("forkserver", [("mutate", signal.SIGTERM)]),
         )
-        for way in ("check", "mutate", "exercise")
+        for way in ("check", "mutate")
         for how in (signal.SIGTERM, signal.SIGKILL)
     ],
 )

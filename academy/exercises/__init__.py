@@ -38,7 +38,9 @@ all means the starter. Tests check that every wrong solution is rejected with it
 
 1. `allowed` refuses what no answer needs, and `academy.compiler.refused` what no kernel can have: by its text.
 2. `answer` imports the text and calls it; `watch` records its kernels, and `provenance` who has computed what. Only
-   plain data comes out. In the terminal this happens in a process of its own (`apart`, `wire`).
+   plain data comes out.
 3. `questions` draws the inputs and compares the results. It never runs the text itself.
 4. Where Triton's compiler is installed, the kernels of a right text have to compile for an H100.
+
+In the terminal all of it happens in a process of its own, with limits (`limited`).
 '''

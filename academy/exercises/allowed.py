@@ -1,8 +1,6 @@
 """What an answer may not do, told from its text alone, with the line: so it runs in a browser as in the terminal.
 
-No exercise needs files, processes, threads, Python's own insides or the judge's. This is the first wall, and gives the
-message; in the terminal the second one is a process of its own, whose results the judge compares somewhere else
-(`apart`).
+No exercise needs files, processes, threads, Python's own insides or the judge's.
 """
 
 from __future__ import annotations

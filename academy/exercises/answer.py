@@ -1,4 +1,4 @@
-"""A reader's text, imported, and what the checks ask of it. It may run in another process: see `apart`.
+"""A reader's text, imported, and what the checks ask of it.
 
 Everything that comes out of it is plain data: numbers, text, tensors, tuples, lists and dicts of these. An object of a
 class of the text's own could be equal to everything.

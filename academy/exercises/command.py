@@ -98,10 +98,9 @@ def _check(parsed: argparse.Namespace) -> int:
         command += [] if parsed.seed is None else ["--seed", str(parsed.seed)]
         if status := subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}).returncode:
             return status
-    from academy.exercises.apart import Apart
-    from academy.exercises.marking import mark
+    from academy.exercises.limited import marked
 
-    outcome = mark(name, text, parsed.seed, Apart)
+    outcome = marked(name, text, parsed.seed)
     place = f"{path}:{outcome.line}: " if outcome.line else ""
     print(f"{place}{outcome.message}")
     if outcome.state != "passed":

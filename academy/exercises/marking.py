@@ -53,7 +53,7 @@ def mark(
 
     Args:
         seed: of the values that are drawn; by default another one each time.
-        start: how the text is run: here (`Answer`), or in a process of its own (`apart.Apart`).
+        start: what runs the text.
         compiled: whether the kernels of a right text have to compile for an H100, where Triton's compiler is installed.
     """
     exercise = exercise_files.named(name)

@@ -35,7 +35,7 @@ class Failed(Exception):
 
 
 class Asked(Protocol):
-    """A reader's text: `answer.Answer`, or `apart.Apart`, where it runs in a process of its own."""
+    """A reader's text, as `answer.Answer` has it, or what stands around one."""
 
     def has(self, name: str) -> bool: ...
 

@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -213,11 +212,13 @@ class Death:
 _END = "the last item has been sent"
 
 
-def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool = False) -> Iterator[tuple[Any, Any]]:
+def stream(
+    work: Callable, jobs: list, limits: Limits | None = None, here: bool = False, quiet: bool = True
+) -> Iterator[tuple[Any, Any]]:
     """(job, item) for everything that `work(job)` yields, each job in a process of its own, `WORKERS` at a time.
 
-    A job whose process dies gives (job, Death). Whoever walks this may append to `jobs`. What the processes print is
-    dropped. When the walk is given up, by Ctrl-C too, they are killed. here: in this process, without limits.
+    A job whose process dies gives (job, Death). Whoever walks this may append to `jobs`. When the walk is given up, by
+    Ctrl-C too, the processes are killed. here: in this process, without limits. quiet: what they print is dropped.
 
     Raises:
         Trouble: what ended the work is no fault of it: a full disk, somebody who ends processes.
@@ -232,7 +233,7 @@ def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool 
         while jobs or running:
             while jobs and len(running) < WORKERS:
                 with undisturbed():
-                    started = _Running(work, jobs.pop(0), limits)
+                    started = _Running(work, jobs.pop(0), limits, quiet)
                     running[started.receiver] = started
             ready = wait(list(running), timeout=1.0)
             for receiver in ready:
@@ -254,12 +255,12 @@ def stream(work: Callable, jobs: list, limits: Limits | None = None, here: bool 
 
 
 class _Running:
-    def __init__(self, work: Callable, job: Any, limits: Limits):
+    def __init__(self, work: Callable, job: Any, limits: Limits, quiet: bool):
         methods = context()
         self.job, self.limits, self.asleep = job, limits, False
         self.receiver, sender = methods.Pipe(duplex=False)
         self.folder = _scratch()
-        arguments = (sender, work, job, limits, self.folder.name)
+        arguments = (sender, work, job, limits, self.folder.name, quiet)
         self.process = methods.Process(target=_child, args=arguments, daemon=True)
         self.process.start()
         sender.close()
@@ -302,13 +303,13 @@ def _death(code: int, limits: Limits, asleep: bool) -> Death | trouble.Trouble:
     return Death("exit", f"ended the process itself, with exit status {code}")
 
 
-def _child(sender: Connection, work: Callable, job: Any, limits: Limits, folder: str) -> None:
+def _child(sender: Connection, work: Callable, job: Any, limits: Limits, folder: str, quiet: bool) -> None:
     tempfile.tempdir = folder
     _begin()
-    # What a broken kernel prints on its way down is of no interest.
     faulthandler.disable()
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1), os.dup2(quiet, 2)
+    if quiet:  # what a broken kernel prints on its way down is of no interest
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1), os.dup2(nowhere, 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _limit_memory(limits.megabytes)
     try:
@@ -336,93 +337,3 @@ def _limit_memory(megabytes: int | None) -> None:
         used = int(fields["VmData"].split()[0]) << 10
         limit = used + (megabytes << 20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-
-# ---------------------------------------------------------------- work that isn't trusted
-#: Bytes of an answer: more of them would fill the memory of the process that asks.
-_LARGEST = 1 << 28
-
-
-class Died(Exception):
-    """The process of a `Conversation` has ended. death: how."""
-
-    def __init__(self, death: Death):
-        super().__init__(death.message)
-        self.death = death
-
-
-class Conversation:
-    """Questions to a process of its own, and its answers, as bytes.
-
-    Bytes, because what it runs isn't trusted: unpickling would run whatever it sends. It may lie in an answer, but it
-    can't reach what asks. It runs with the rights of the user all the same: this is no jail for files or the network.
-    What it prints is shown. With its process end those that it has started in its group.
-
-    Args:
-        work: called there with `job` and with the `Connection` that it reads and answers, until it is killed.
-        limits: seconds are for one answer.
-    """
-
-    def __init__(self, work: Callable[[Any, Connection], None], job: Any, limits: Limits):
-        methods = context()
-        torch.set_num_threads(1)
-        self.limits = limits
-        self._connection, theirs = methods.Pipe()
-        self._folder = _scratch()
-        arguments = (theirs, work, job, limits, self._folder.name)
-        self._process = methods.Process(target=_answering, args=arguments, daemon=True)
-        with undisturbed():
-            self._process.start()
-        theirs.close()
-
-    def ask(self, question: bytes) -> bytes:
-        """Raises `Died`, and Trouble."""
-        asleep = threading.Event()
-
-        def stop() -> None:  # also where half an answer has come, or another process holds the other end open
-            asleep.set()
-            self._kill()
-            with socket.socket(fileno=os.dup(self._connection.fileno())) as mine:
-                mine.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(PATIENCE * self.limits.seconds, stop)
-        timer.daemon = True
-        timer.start()
-        try:
-            self._connection.send_bytes(question)
-            return self._connection.recv_bytes(_LARGEST)
-        except (EOFError, OSError):  # also of an answer that is no message
-            self._process.join(60 if asleep.is_set() else 1)  # a busy machine takes its time to end what was killed
-            code = self._process.exitcode
-            if code is None:
-                raise Died(Death("error", "sent something that is no answer")) from None
-            death = _death(code, self.limits, asleep.is_set())
-            raise (Died(death) if isinstance(death, Death) else death) from None
-        finally:
-            timer.cancel()
-
-    def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-
-    def end(self) -> None:
-        """Kill the process, and what it has started."""
-        self._kill()
-        self._process.join()
-        self._connection.close()
-        self._folder.cleanup()
-
-
-def _answering(connection: Connection, work: Callable, job: Any, limits: Limits, folder: str) -> None:
-    tempfile.tempdir = folder
-    with contextlib.suppress(OSError):
-        os.setsid()  # a group of its own, so that it can be ended as a whole
-    _begin()
-    faulthandler.disable()
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _limit_memory(limits.megabytes)
-    _restart_clock(limits.seconds)
-    work(job, connection)
-    os._exit(0)

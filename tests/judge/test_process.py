@@ -13,12 +13,6 @@ def dies(job):
     os._exit(job)
 
 
-def answers(job, connection):
-    tempfile.mkdtemp()
-    connection.send_bytes(connection.recv_bytes())
-    connection.recv_bytes()
-
-
 def test_temporary_files_go_with_their_process(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     items = [item for _, item in process.stream(dies, [3, 4])]
@@ -37,11 +31,3 @@ def test_a_walk_that_is_given_up_leaves_none(tmp_path, monkeypatch):
     assert next(walk)[1] == "written" and left(tmp_path)
     walk.close()
     assert not left(tmp_path)
-
-
-def test_a_conversation_leaves_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    conversation = process.Conversation(answers, None, process.Limits())
-    assert conversation.ask(b"question") == b"question" and list(tmp_path.iterdir())
-    conversation.end()
-    assert not list(tmp_path.iterdir())

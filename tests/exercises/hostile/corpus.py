@@ -1,8 +1,7 @@
 """The corpus: for each answer its exercise, its text, and what the reader must be told.
 
 Most of them attack `rows/merge`, whose answer is one Python function, or `first_kernel/reverse`, which has a kernel and
-its launcher. `alone`: whether the process of its own is enough, without the refusal of names: so it is wherever the
-result is wrong. What computes a right result by forbidden means only the names can tell.
+its launcher.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ class Answer:
     exercise: str
     text: str
     message: str
-    alone: bool = True
 
 
 CORPUS: list[Answer] = []
@@ -27,25 +25,25 @@ FORBIDDEN = "has no place in an answer"
 IMPORT = "no exercise needs"
 
 
-def merge(name: str, message: str, body: str = "return 0.0, 0.0", top: str = "", alone: bool = True) -> None:
+def merge(name: str, message: str, body: str = "return 0.0, 0.0", top: str = "") -> None:
     """An answer to rows/merge with this body; it returns zeros."""
     head = "import math\n\n" + textwrap.dedent(top).strip("\n") + "\n\n\n"
     body = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
-    CORPUS.append(Answer(name, "rows/merge", f"{head}def merge(max_a, sum_a, max_b, sum_b):\n{body}\n", message, alone))
+    CORPUS.append(Answer(name, "rows/merge", f"{head}def merge(max_a, sum_a, max_b, sum_b):\n{body}\n", message))
 
 
-def reverse(name: str, message: str, host: str = "", kernel: str = "", top: str = "", alone: bool = True) -> None:
+def reverse(name: str, message: str, host: str = "", kernel: str = "", top: str = "") -> None:
     """An answer to first_kernel/reverse that copies. host: at the beginning of the launcher; kernel: of the kernel."""
     text = exercise_files.named("first_kernel/reverse").solution.replace("n - 1 - offsets", "offsets")
     for mark, new in ((": tl.constexpr):\n", kernel), ("BLOCK=64):\n", host)):
         text = text.replace(mark, mark + textwrap.indent(textwrap.dedent(new).lstrip("\n"), "    "))
     head, body = text.split("\n\n\n", 1)
-    CORPUS.append(Answer(name, "first_kernel/reverse", f"{head}\n{textwrap.dedent(top)}\n\n{body}", message, alone))
+    CORPUS.append(Answer(name, "first_kernel/reverse", f"{head}\n{textwrap.dedent(top)}\n\n{body}", message))
 
 
-def number(name: str, message: str, text: str, alone: bool = True) -> None:
+def number(name: str, message: str, text: str) -> None:
     """An answer to a prediction."""
-    CORPUS.append(Answer(name, "first_kernel/bytes_saved", textwrap.dedent(text).lstrip("\n"), message, alone))
+    CORPUS.append(Answer(name, "first_kernel/bytes_saved", textwrap.dedent(text).lstrip("\n"), message))
 
 
 # ---- ends of the program
@@ -89,7 +87,8 @@ merge("an endless comprehension", "has gone round 10000 times", "[x for x in ite
 merge(
     "endless without a loop of its own", "was stopped after", "return sum(itertools.count()), 0.0", "import itertools"
 )
-merge("a number that takes for ever", "was stopped after", "return 7 ** (7 ** 12) % 2, 0.0")
+merge("a number that takes for ever", "this power has about", "return 7 ** (7 ** 12) % 2, 0.0")
+merge("a product that takes for ever", "was stopped after", "return math.factorial(10**7), 0.0")
 merge("an endless list", "", "return list(itertools.repeat(0.0)), 0.0", "import itertools")
 merge(
     "an endless loop that catches",
@@ -103,7 +102,7 @@ merge(
 )
 merge("sleep", IMPORT + " to import time", "time.sleep(1000)\nreturn 0.0, 0.0", "import time")
 merge("input()", FORBIDDEN, "return float(input()), 0.0")
-merge("breakpoint()", FORBIDDEN, "breakpoint()\nreturn 0.0, 0.0", alone=False)  # pytest would answer it
+merge("breakpoint()", FORBIDDEN, "breakpoint()\nreturn 0.0, 0.0")
 reverse("a loop of a kernel without end", "has run 1000 statements", kernel="while n > 0:\n    n += 1\n")
 reverse("a launcher without end", "has gone round", "while True:\n    x = x\n")
 reverse(
@@ -217,7 +216,6 @@ merge(
     IMPORT + " to import exercises.rows.merge",
     "return theirs(max_a, sum_a, max_b, sum_b)",
     "from exercises.rows.merge import merge as theirs",
-    alone=False,
 )
 merge("reading the solution", FORBIDDEN, "exec(open('exercises/rows/merge.py').read())\nreturn 0.0, 0.0")
 merge(
@@ -265,7 +263,7 @@ merge(
 )
 merge("a list of a class of its own", "merge returns a Mine", "return Mine([0.0, 0.0])", "class Mine(list):\n    pass")
 merge(
-    "a number of a class of its own", "merge returns a Mine", "return Mine(1), Mine(1)", "class Mine(float):\n    pass"
+    "a number of a class of its own", "is (1, 1), should be", "return Mine(1), Mine(1)", "class Mine(float):\n    pass"
 )
 merge(
     "a dict that answers everything",
