@@ -16,6 +16,7 @@ LINES = (
         "path",
         "tracks",
         "language",
+        "errors",
         "verified",
         "code",
         "playground",

@@ -11,28 +11,12 @@ from typing import Any
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITCallable
 
-from academy.compiler import refused
+from academy.compiler import errors, refused
 from academy.compiler.cards import Card
 
 _MLIR = re.compile(r"^(?P<file>[^\s:]+\.py):(?P<line>\d+):\d+: error: (?P<message>.*)$", re.M)
 _SMALL_DOT = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >= (\d+)")
 _SHOWN = 300
-#: A piece of what the compiler says -> what to do.
-_ADVICE = {
-    "has no attribute 'append'": "keep a running block instead of a list: acc += x",
-    "is not defined": "a kernel sees its arguments, its own variables, jitted functions and tl.constexpr globals; and "
-    "what a loop or a branch assigns first is unknown after it, so assign it before",
-    "Cannot access global variable": "pass it as an argument, or make it tl.constexpr: N = tl.constexpr(16)",
-    "is re-assigned to": "give it that type before the loop, or cast in the loop: acc += x.to(acc.dtype)",
-    "but is re-assigned": "give it that type before the loop, or cast in the loop: acc += x.to(acc.dtype)",
-    "arange's range must be a power of 2": "round up with triton.next_power_of_2(n), and mask what is beyond n",
-    "arange's arguments must be of type tl.constexpr": "declare the size as BLOCK: tl.constexpr",
-    "Shape element": "a block's sizes are powers of two that are known when it is compiled: use tl.constexpr",
-    "Did you forget to add @triton.jit": "a kernel calls jitted functions only",
-    "Cannot make_shape_compatible": "insert axes with [:, None] or [None, :], so that the shapes broadcast",
-    "Unsupported ptr type": "tl.load and tl.store take pointers: x_ptr + offsets",
-    "not supported in this architecture": "this card has no such format: use a larger one, or another card",
-}
 
 
 def place(kernel: JITCallable) -> tuple[str, int]:
@@ -129,7 +113,7 @@ def _of_python(error: CompilationError, file: str, line: int) -> dict:
 
 def _with_advice(said: str) -> str:
     said = said.strip().rstrip(".")
-    advice = next((what for piece, what in _ADVICE.items() if piece in said), "")
+    advice = errors.advice(said)
     return f"the compiler says: {said}" + (f". {advice[:1].upper()}{advice[1:]}" if advice else "")
 
 

@@ -5,6 +5,7 @@
     [[kernels]]  [[derivations]]  [[reference]]            lists of all of them, and of their public functions
     [[path]]  [[tracks]]  [[tracks: short]]                the map of the learning path, and short ways through it
     [[language]]                                           the index of triton.language
+    [[errors]]                                             what the compiler and PyTorch print, and what to write
     [[exercise: exercises/rows/merge.py]]                  the page of an exercise
     [[exercises]]  [[exercises: every]]                    the exercises of the page on which it stands, or all of them
     [[verified]]                                           the table of all that is checked
@@ -39,6 +40,7 @@ from academy.book.splitter import SourceError, split
 from academy.book.texts import read
 from academy.results.pages import Html
 from academy.site import (
+    error_page,
     exercise_pages,
     kernel_page,
     language_index,
@@ -248,6 +250,10 @@ class Lines(Preprocessor):
         for name in language_index.unexplained(self.index.root, self.index.docs):
             self.conversion.problem(f"{name} is used, and the index doesn't explain it", "[[language]]")
         return language_index.markdown(self.index)
+
+    def errors(self, _: str) -> list[str]:
+        """Each text that Triton, PyTorch or the driver prints."""
+        return self.expanded(error_page.markdown())
 
     def exercise(self, name: str) -> list[str]:
         if not self.shown("exercise", name) or name not in self.index.exercises:

@@ -19,6 +19,7 @@ DEFINED = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.S)
 #: kernel may use it. An exercise comes last: whoever searches hasn't come to practise.
 BOOST = {
     "reference/triton-language": 6,
+    "reference/error-messages": 6,
     "guides/what-is": 0.5,
     "guides/": 4,
     "learn/": 4,

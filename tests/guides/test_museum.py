@@ -73,3 +73,19 @@ def test_the_recorder_names_the_line(name):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(TRACED[name], done.stdout + done.stderr), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_the_lock_is_a_race_only_without_its_barrier(barrier, tmp_path):
+    """What the guide quotes of the detector, line numbers and all."""
+    text = (ROOT / "docs/guides/races/lock.py").read_text("utf-8")
+    assert text.count("barrier=False") == 1
+    path = tmp_path / "lock.py"
+    path.write_text(text.replace("barrier=False", f"barrier={barrier}"))
+    command = [sys.executable, "-m", "academy.cli", "trace", "--no-compile", str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == (0 if barrier else 1), said
+    guide = (ROOT / "docs/guides/debugging.md").read_text("utf-8")
+    quoted = " ".join(re.search(r"```text\n(race in column_sums_kernel.*?)```", guide, re.S)[1].split())
+    assert (quoted in said) != barrier and ("race in" in said) != barrier
