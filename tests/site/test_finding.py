@@ -1,21 +1,45 @@
 """Finding one's way: the bar of a kernel's page, what is folded there, searches, and plots on a phone."""
 
+import json
+import re
 from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from academy.compiler import errors
+from academy.site import error_page
 from tests.site.test_accessible import LAID_OUT
 
 PAGE = "kernels/classics/layernorm/"
+ERRORS = "reference/error-messages/"
 #: What a reader types, and the pages of which one must be among the first three.
 SEARCHES = {
+    # what a newcomer asked, and found nothing or half of it
+    "no allocator was set": [ERRORS],
+    "make_block_ptr": [ERRORS],
+    "block pointers removed": [ERRORS],
+    "break": [ERRORS],
+    "return in a loop": [ERRORS],
+    "continue in for loop": [ERRORS],
+    "Cannot access global variable": [ERRORS],
+    "fp8e4nv not supported": [ERRORS],
+    "lock race layernorm tutorial": ["faq/", "guides/debugging/"],
+    "why powers of two": ["faq/", ERRORS],
+    "power of 2": [ERRORS],
+    "cannot be accessed from Triton": [ERRORS, "faq/"],
+    "cpu tensor": [ERRORS, "faq/"],
+    "index a tile": [ERRORS, "learn/tiles_and_pointers/"],
+    "torch.compile of my own kernel": ["faq/", "guides/from-pytorch/"],
+    "0 active drivers": [ERRORS, "guides/debugging/"],
+    "does not require grad": [ERRORS],
+    "no": [ERRORS, "faq/", "guides/debugging/"],  # not "noisy"
     # what goes wrong
-    "nan": ["guides/debugging/", "guides/numerics/"],
+    "nan": ["guides/debugging/", "guides/numerics/", "faq/"],
     "why is my kernel slow": ["guides/profiling/", "guides/measuring/", "faq/"],
     "slower than torch.compile": ["faq/", "guides/should-you-write-a-kernel/"],
     "race condition": ["guides/debugging/"],
     "illegal memory access": ["guides/debugging/"],
-    "out of resource": ["guides/debugging/", "guides/cards/"],
+    "out of resource": [ERRORS, "guides/debugging/", "guides/cards/"],
     "deterministic": ["faq/", "guides/numerics/"],
     "loss scaling": ["guides/numerics/"],
     "gradient check": ["learn/own_operation/", "guides/test-your-own-kernel/", "guides/debugging/"],
@@ -70,30 +94,58 @@ SEARCHES = {
 
 @pytest.fixture(scope="module")
 def search(browser, address):
-    """The pages that the site's search finds, in the order in which it shows them."""
+    """What the site's search finds, in the order in which it shows it: of each page the address of what counts most, and
+    the words that are marked in all of them."""
     browser.open(urljoin(address, "guides/numerics/"))
     browser.run("document.querySelector('.md-search__input').focus()")
     browser.wait("document.querySelector('.md-search-result__meta').textContent.trim() !== 'Initializing search'")
 
-    def found(words: str) -> list[str]:
-        before = browser.run("window.round = (window.round ?? 0) + 1")
-        browser.run(
-            "(() => { const box = document.querySelector('.md-search__input'); box.value = " + repr(words) + ";"
-            " document.querySelector('.md-search-result__list').replaceChildren();"
-            " box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})) })()"
+    def found(words: str) -> tuple[list[str], list[str]]:
+        browser.run("document.querySelector('.md-search-result__list').replaceChildren()")
+        typed = "(() => { const box = document.querySelector('.md-search__input'); box.value = %s;"
+        typed += " box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})) })()"
+        browser.run(typed % repr("")), browser.run(typed % json.dumps(words))
+        items = "[...document.querySelectorAll('.md-search-result__item')]"
+        browser.wait(f"{items}.length")
+        best = (
+            "[...item.querySelectorAll('a')].map(a => a.href.replace(/\\?[^#]*/, '')).find(link => link.includes('#'))"
         )
-        links = "[...document.querySelectorAll('.md-search-result__item')].map(i => i.querySelector('a').href)"
-        browser.wait(f"{links}.length && window.round === {before}")
+        links = browser.run(f"{items}.map(item => {best} ?? item.querySelector('a').href)")
+        marks = browser.run(
+            f"{items}.flatMap(i => [...i.querySelectorAll('mark')].map(m => m.textContent.toLowerCase()))"
+        )
         root = urlsplit(address).path
-        return [urlsplit(link).path.removeprefix(root) for link in browser.run(links)]
+        parts = [urlsplit(link) for link in links]
+        return [f"{part.path.removeprefix(root)}#{part.fragment}" for part in parts], marks
 
     return found
 
 
 @pytest.mark.parametrize("words", SEARCHES)
 def test_a_search_leads_to_the_explanation(search, words):
-    found = search(words)[:3]
+    found = [link.partition("#")[0] for link in search(words)[0][:3]]
     assert set(found) & set(SEARCHES[words]), found
+
+
+def test_a_search_finds_sixty_answers():
+    assert len(SEARCHES) >= 60
+
+
+def test_a_message_is_found_when_it_is_pasted(search):
+    """With its names and numbers, and without the numbers."""
+    missed = []
+    for entry in errors.entries():
+        for pasted in dict.fromkeys([entry.says, re.sub(r"\d+", "", entry.says)]):
+            first, *_ = search(pasted)[0]
+            if first != f"{ERRORS}#{error_page.anchor(entry)}":
+                missed.append((pasted, first))
+    assert missed == []
+
+
+@pytest.mark.parametrize("word", ["no", "log", "int", "sum"])
+def test_a_short_word_counts_whole(search, word):
+    marks = search(word)[1]
+    assert marks[:3] == [word] * 3, marks[:9]
 
 
 def test_the_bar_says_where_the_reader_is(browser, address):
