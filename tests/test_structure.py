@@ -106,7 +106,7 @@ ARROWS: dict[str, set[str]] = {
     "formulas": {"book", "judge"},
     "exercises": {"book", "compiler", "interpreter", "judge", "traces"},
     "playground": {"book", "compiler", "exercises", "interpreter", "traces"},
-    "site": {"book", "formulas", "playground", "results", "traces"},
+    "site": {"book", "compiler", "formulas", "playground", "results", "traces"},
 }
 
 
