@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 #: What stands on a line of its own (`eq`: also within a list or a quotation), and what stands within a sentence.
 LINES = (
-    *("kernel", "derivation", "kernels", "derivations", "reference"),
+    *("kernel", "derivation", "kernels", "operations", "derivations", "reference"),
     *(
         "path",
         "tracks",

@@ -37,10 +37,14 @@ def incomplete(root: Path) -> list[Problem]:
 
 
 def unfinished(root: Path) -> list[Problem]:
-    """The same, and what `academy check` finds out by running: no derivation, no facts."""
+    """The same, and what `academy check` finds out by running: no derivation, no facts, facts about nothing."""
     tags = {each.tag for path in layout.derivations(root) for each in equations(path.read_text("utf-8"), "")}
     measured = {file: path for path in facts.measured(root) for file in facts.shown(path)}
-    problems = []
+    problems = [
+        (path, f"{file}, which this names, isn't there")
+        for file, path in measured.items()
+        if not (root / file).is_file()
+    ]
     for path, text, name in _shown(root):
         operation = path.stem
         if not tags & set(cited(text)) and not (root / layout.DERIVATIONS / f"{operation}.md").is_file():

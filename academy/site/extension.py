@@ -212,6 +212,24 @@ class Lines(Preprocessor):
                 ]
         return out or NOTHING
 
+    def operations(self, _: str) -> list[str]:
+        """A table of the pages of each operation."""
+
+        def links(*sources: str, name: str = "") -> str:
+            pages = [page for source in sources if (page := self.index.page_of(source))]
+            short = [page.uri.removeprefix("kernels/").removesuffix(".md") for page in pages]
+            return ", ".join(f"[{name or text}]({page.href})" for text, page in zip(short, pages))
+
+        rows = ["", "| operation | lesson | fast version | derivation | measured |", "|---|---|---|---|---|"]
+        for each in self.index.operations:
+            if each.benchmark:
+                files = [each.fast, *each.parts] if each.fast else []
+                cells = [self.index.pages[each.lesson].name]
+                cells += [links(each.lesson, *(each.parts if not files else ())), links(*files)]
+                cells += [links(each.derivation, name="derivation"), links(each.benchmark, name="benchmark")]
+                rows.append(f"| {' | '.join(cells)} |")
+        return [*rows, ""]
+
     def derivations(self, _: str) -> list[str]:
         out: list[str] = []
         for page in self.index.shown("derivation"):
