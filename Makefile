@@ -14,7 +14,7 @@ BIN     = $(VENV)/bin
 ADDRESS ?= 127.0.0.1:8000
 PYTEST_WORKERS ?= auto
 CONSTRAINTS = constraints/torch-$(TORCH).txt
-SETUP   = $(PYTHON) academy/setup_environment.py $(VENV) --torch $(TORCH) $(if $(CPU),--cpu)
+SETUP   = $(PYTHON) academy/command/setup_environment.py $(VENV) --torch $(TORCH) $(if $(CPU),--cpu)
 UV      = uv==0.13.9
 
 .PHONY: serve site site-check test test-as-another-cpu check bench constraints clean other-torch

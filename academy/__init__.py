@@ -1,0 +1,83 @@
+"""The machinery of Triton Academy. A kernel file imports from `academy.runtime`; the other folders are used by tests,
+pages and the command `academy`.
+
+Modules that have moved are found under their old names, too: files that somebody downloaded import them.
+"""
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+
+from academy.runtime import plugs
+
+plugs.plug(
+    simulate="academy.gluon.simulator:launched",
+    report="academy.judge.accuracy:Report",
+    speed="academy.bench.command:print_speed",
+)
+
+#: Old name -> where it is now: a module, or a package with all that is in it.
+MOVED = {
+    "academy.accuracy": "academy.judge.accuracy",
+    "academy.autograd": "academy.runtime.autograd",
+    "academy.book.benchmarks": "academy.book.facts",
+    "academy.cache": "academy.files.cache",
+    "academy.checks": "academy.runtime.checks",
+    "academy.collecting": "academy.command.garbage",
+    "academy.device": "academy.runtime.device",
+    "academy.exercises.apart": "academy.exercises.limited",
+    "academy.exercises.wire": "academy.exercises.limited",
+    "academy.geometry": "academy.runtime.geometry",
+    "academy.imports": "academy.files.dependencies",
+    "academy.launch": "academy.runtime.launch",
+    "academy.misspelt": "academy.command.misspelt",
+    "academy.progress": "academy.command.progress",
+    "academy.script": "academy.runtime.script",
+    "academy.setup_environment": "academy.command.setup_environment",
+    "academy.simulate": "academy.gluon.command",
+    "academy.textfiles": "academy.files.textfiles",
+    "academy.timing": "academy.runtime.timing",
+    "academy.traffic": "academy.bench.collectives",
+    "academy.vendored": "academy.files.vendored",
+    "academy.watching": "academy.gluon.watching",
+}
+
+
+def current(name: str) -> str:
+    """What the module of this name is called now."""
+    old = name
+    while old not in MOVED:
+        old = old.rpartition(".")[0]
+        if not old:
+            return name
+    return MOVED[old] + name[len(old) :]
+
+
+class _Moved:
+    """Finds the very module that is meant, not a second one with a state of its own. Python shows the warning where a
+    script imports it, and not where another module does; of what moved to the same place one is named."""
+
+    said: set[str] = set()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if not name.startswith("academy.") or (new := current(name)) == name:
+            return None
+        if (place := new.rpartition(".")[0]) not in self.said:
+            import warnings
+
+            self.said.add(place)
+            warnings.warn(f"{name} is {new} now", DeprecationWarning, stacklevel=2)
+        return ModuleSpec(name, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> object:
+        module = import_module(current(spec.name))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: object) -> None:
+        """It has run. Python has given it the spec of its old name."""
+        module.__spec__ = module.__spec__.loader_state  # type: ignore[attr-defined]
+
+
+# Before Python's own, which would find what is in a package that moved, and run it a second time.
+sys.meta_path.insert(0, _Moved())

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from academy import trouble
-from academy.textfiles import in_words, read_text
+from academy.command import trouble
+from academy.files.textfiles import in_words, read_text
 
 if TYPE_CHECKING:
     from academy.formulas.comparing.result import Result
@@ -29,7 +29,7 @@ _PASSED_ON = {
     "compile": "academy.compiler.command",
     "exercise": "academy.exercises.command",
     "judge": "academy.judge.command",
-    "simulate": "academy.simulate",
+    "simulate": "academy.gluon.command",
     "trace": "academy.traces.command",
 }
 #: What is not lost when a subcommand is stopped.

@@ -17,8 +17,9 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 import torch  # noqa: E402
 
-from academy import accuracy, device  # noqa: E402
+from academy.runtime import device  # noqa: E402
 from academy.bench import experiment  # noqa: E402
+from academy.judge import accuracy  # noqa: E402
 
 LENGTHS = (128, 1024, 8192, 65536)
 DATA = {"normal": lambda x: x, "positive": torch.abs}

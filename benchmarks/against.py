@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--shapes", type=int, default=6, help="how many shapes of each variant (default: 6)")
     arguments = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    from academy import timing
+    from academy.runtime import timing
     from academy.bench import operation
     from academy.book import facts, layout
 

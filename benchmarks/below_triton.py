@@ -20,7 +20,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 import torch  # noqa: E402
 
-from academy import device  # noqa: E402
+from academy.runtime import device  # noqa: E402
 from academy.bench import experiment  # noqa: E402
 from academy.judge import mutants, waits  # noqa: E402
 from annotated_examples.gluon import flash_attention, matmul, tile_copy  # noqa: E402
@@ -83,7 +83,7 @@ def product(configuration: str, number: str):
 
 def case(name: str) -> int:
     """One product in this process: exit status 0 if it is right, 3 if not; ConSan ends the process in its own way."""
-    import triton  # after academy.device
+    import triton  # after academy.runtime.device
 
     configuration, _, number = name.partition("/")
     # ConSan keeps what it knows of each buffer in global memory.

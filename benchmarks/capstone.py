@@ -21,7 +21,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 import torch  # noqa: E402
 
-from academy import device  # noqa: E402  before anything imports triton
+from academy.runtime import device  # noqa: E402  before anything imports triton
 from academy.bench import experiment  # noqa: E402
 from academy.results import store  # noqa: E402
 from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw, batches  # noqa: E402

@@ -21,7 +21,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 import torch  # noqa: E402
 
-from academy import device  # noqa: E402  before anything imports triton
+from academy.runtime import device  # noqa: E402  before anything imports triton
 from academy.bench import experiment  # noqa: E402
 from annotated_examples.capstone import options  # noqa: E402
 from benchmarks.capstone import B, Training, losses, milliseconds, peak_gib  # noqa: E402

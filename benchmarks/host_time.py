@@ -25,10 +25,10 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
 import torch  # noqa: E402
 
-from academy import device, launch  # noqa: E402  before anything imports triton
+from academy.runtime import device, launch  # noqa: E402  before anything imports triton
 from academy.bench import experiment, operation, run  # noqa: E402
 from academy.book import layout  # noqa: E402
-from academy.timing import Gpu  # noqa: E402
+from academy.runtime.timing import Gpu  # noqa: E402
 
 #: file of operations/ -> the variants whose host time is measured.
 OPERATIONS = {
@@ -170,7 +170,7 @@ def wall(operations: dict[str, operation.Operation]) -> list[dict]:
 
 def breakdown() -> dict[str, float]:
     """A layernorm call on a 128 x 128 matrix, and its parts by themselves."""
-    from academy import autograd
+    from academy.runtime import autograd
     from annotated_examples.classics.layernorm import contract
     from annotated_examples.fast import layernorm as fast
 

@@ -26,9 +26,10 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-from academy import accuracy, device  # noqa: E402
+from academy.runtime import device  # noqa: E402
 from academy.bench import experiment  # noqa: E402
-from academy.traffic import Traffic, ring_bytes  # noqa: E402
+from academy.bench.collectives import Traffic, ring_bytes  # noqa: E402
+from academy.judge import accuracy  # noqa: E402
 from annotated_examples.capstone import parallel  # noqa: E402
 from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw  # noqa: E402
 from annotated_examples.common.symmetric import symmetric_memory  # noqa: E402

@@ -27,7 +27,7 @@ def of_one_layer(kind):
     """With a module that is there before the call."""
 
     def wrap(apply):
-        from academy.device import DEVICE
+        from academy.runtime.device import DEVICE
 
         return functools.partial(apply, kind(1000, device=DEVICE, dtype=torch.bfloat16))
 

@@ -20,7 +20,7 @@ DERIVATION = "float8_linear"
 # ---------------------------------------------------------------- public functions
 def under_older_scales(linear):
     """A layer that has seen one step."""
-    from academy.device import DEVICE
+    from academy.runtime.device import DEVICE
     from annotated_examples.fp8.linear import DelayedScaling
 
     state = DelayedScaling.of_a_layer(4)

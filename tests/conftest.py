@@ -9,7 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.judge.mutants import Mutant
 from tests.site import browser
 

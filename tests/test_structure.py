@@ -92,27 +92,34 @@ def test_what_the_site_shows_does_not_know_the_site(part):
     assert not {name: found for name, found in users.items() if found}
 
 
-#: Folder of academy -> the folders that it may use, besides the modules that lie in academy itself. No circle.
+#: Folder of academy -> the folders that it may use, from the bottom to the top.
 ARROWS: dict[str, set[str]] = {
     "book": set(),
-    "bench": {"book", "results"},
-    "results": {"book"},
-    "compiler": {"book"},
-    "practice": {"book"},
-    "gluon": set(),
-    "interpreter": set(),
-    "traces": {"bench", "book", "compiler", "gluon", "interpreter"},
-    "judge": {"book", "compiler", "gluon", "interpreter", "traces"},
-    "formulas": {"book", "judge"},
-    "exercises": {"book", "compiler", "interpreter", "judge", "traces"},
-    "playground": {"book", "compiler", "exercises", "interpreter", "traces"},
-    "site": {"book", "compiler", "formulas", "playground", "results", "traces"},
+    "files": {"book"},
+    "command": {"files"},
+    "interpreter": {"command"},
+    "runtime": {"interpreter"},
+    "practice": {"book", "files"},
+    "results": {"book", "files"},
+    "compiler": {"book", "command", "files", "runtime"},
+    "gluon": {"command", "compiler", "files", "runtime"},
+    "traces": {"book", "command", "compiler", "files", "gluon", "interpreter", "runtime"},
+    "judge": {"book", "command", "compiler", "files", "gluon", "interpreter", "runtime", "traces"},
+    "bench": {"book", "command", "files", "judge", "results", "runtime"},
+    "formulas": {"book", "command", "files", "judge", "runtime"},
+    "exercises": {"book", "command", "compiler", "files", "gluon", "interpreter", "judge", "runtime", "traces"},
+    "playground": {"book", "exercises", "files", "interpreter", "runtime", "traces"},
+    "site": {"book", "command", "compiler", "files", "formulas", "playground", "results", "traces"},
 }
 
 
 def test_every_folder_has_its_arrows():
     assert set(ARROWS) == {name.split(".")[1] for name in MODULES if name.count(".") > 1}
     assert not circles(ARROWS)
+
+
+def test_the_root_holds_the_command_and_folders():
+    assert {name for name, path in MODULES.items() if path.parent == ROOT / "academy"} == {"academy", "academy.cli"}
 
 
 @pytest.mark.parametrize("folder", ARROWS)

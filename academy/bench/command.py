@@ -22,12 +22,13 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from academy import cache, device, launch, timing  # before anything imports triton
+from academy.runtime import device, launch, timing  # before anything imports triton
 from academy.bench import run
 from academy.bench.operation import ROOT, Operation, Variant, discover
 from academy.bench.run import dtype_name
 from academy.book import facts, layout
-from academy.progress import bar
+from academy.command.progress import bar
+from academy.files import cache
 from academy.results import figures, store
 from academy.results.tables import Table
 

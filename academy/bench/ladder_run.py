@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from academy import device, launch
+from academy.runtime import device, launch
 from academy.bench import experiment, operation, run
 from academy.bench.operation import Variant
 from academy.book import facts
@@ -44,7 +44,7 @@ def variant(name: str, root: Path = ROOT) -> Variant:
 
 
 def measure(name: str, gpu, progress=lambda case, provider: None) -> dict:
-    """The record of a ladder: every rung and PyTorch, in every case. `gpu`: an `academy.timing.Gpu`.
+    """The record of a ladder: every rung and PyTorch, in every case. `gpu`: an `academy.runtime.timing.Gpu`.
 
     `progress(case, provider)` is called before each provider.
     """
@@ -88,7 +88,7 @@ def main(chosen: list[str], results: Path) -> int:
     counts = {name: len(v.shapes) * len(v.dtypes) * len(v.providers()) for name in wanted for v in [variant(name)]}
     if device.INTERPRET:
         raise ValueError("no CUDA device here; the interpreter's times would say nothing about a kernel")
-    from academy import timing as measuring
+    from academy.runtime import timing as measuring
 
     gpu, console, failures = measuring.Gpu(), Console(width=None if sys.stdout.isatty() else 120), []
     console.print(f"{device.describe()}, launches {launch.describe()}")

@@ -96,11 +96,11 @@ def _file(name: str) -> Path | None:
 
 def _gpu():
     """The GPU, for a quick look; None where there is none."""
-    from academy import device
+    from academy.runtime import device
 
     if device.INTERPRET:
         return None
-    from academy import timing
+    from academy.runtime import timing
 
     return timing.Gpu(warmup_ms=10, measure_ms=40)
 

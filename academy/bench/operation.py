@@ -45,7 +45,7 @@ from pathlib import Path
 
 import torch
 
-from academy.book import facts, layout, syntax
+from academy.book import facts, layout
 from academy.book.layout import ROOT
 from academy.results import store
 
@@ -181,15 +181,3 @@ def read(bench: dict, cost: Callable, functions: dict[str, Callable], where: str
 def discover() -> list[Operation]:
     """Every operation of `operations/`."""
     return [Operation.from_file(path) for path in facts.measured(ROOT)]
-
-
-def example_costs(kernel_file: str, root: Path = ROOT) -> tuple[str, int, dict | None] | None:
-    """What a kernel file's EXAMPLE must move: (benchmark file, line of `EXAMPLES`, pass -> bytes), or None.
-
-    kernel_file: relative to the repository.
-    """
-    for path in facts.measured(root):
-        if kernel_file in facts.shown(path):
-            costs = getattr(facts.load(path), "EXAMPLES", {}).get(facts.module_name(kernel_file))
-            return f"operations/{path.name}", syntax.line_of(path.read_text("utf-8"), "EXAMPLES"), costs
-    return None

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import torch
 
-from academy import accuracy
 from academy.bench import experiment
 from academy.bench.operation import Operation, Variant
+from academy.judge import accuracy
 from academy.results import figures
 
 #: Larger results are checked at evenly spread elements: about this many.
@@ -107,7 +107,7 @@ def upstream_of(out: Tensors) -> Tensors | None:
 
 
 class Checker:
-    """Judges providers by the rule of `academy.accuracy`: PyTorch's eager result and float64 are computed once."""
+    """Judges providers by the rule of `academy.judge.accuracy`: PyTorch's eager result and float64 come once."""
 
     def __init__(self, variant: Variant, inputs: dict):
         eager = Call(variant.eager, inputs, variant)
@@ -156,7 +156,7 @@ def _is_float(value: object) -> bool:
 
 
 def measure_case(operation: Operation, variant: Variant, shape: tuple[int, ...], dtype: torch.dtype, gpu) -> dict:
-    """Measure all providers. `gpu` is an `academy.timing.Gpu`.
+    """Measure all providers. `gpu` is an `academy.runtime.timing.Gpu`.
 
     Returns the record that is stored: see docs/benchmarks/index.md, "What is in the files".
     """

@@ -101,7 +101,7 @@ def loops(text: str) -> tuple[ast.For, ...]:
 def unguarded_backwards(text: str) -> list[ast.FunctionDef]:
     """The `backward` of each `autograd.Function` that isn't decorated with `autograd.once_differentiable`.
 
-    PyTorch's decorator of that name won't do: it lets some gradient penalties through (see `academy.autograd`).
+    PyTorch's decorator of that name won't do: it lets some gradient penalties through (see `academy.runtime.autograd`).
     """
     classes = [node for node in statements(tree(text)) if isinstance(node, ast.ClassDef)]
     functions = [

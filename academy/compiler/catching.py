@@ -16,7 +16,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from academy import grids, trouble
+from academy.command import grids, trouble
 from academy.compiler import machine_code, messages
 from academy.compiler.cards import Card
 from academy.compiler.overtaken import overtaken

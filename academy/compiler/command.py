@@ -13,9 +13,9 @@ from rich.table import Table
 
 from academy import compiler
 from academy.book import problems, syntax
+from academy.command.trouble import STATUS
 from academy.compiler.cards import CARDS, DEFAULT, Card, card
-from academy.textfiles import read_python
-from academy.trouble import STATUS
+from academy.files.textfiles import read_python
 
 _LOADS = ("global load", "global store")
 

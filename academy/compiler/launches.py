@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from academy import device  # before triton
+from academy.runtime import device  # before triton
 
 import torch  # isort: skip
 import triton  # isort: skip

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from academy import misspelt
 from academy.book import syntax
 from academy.book.problems import Problem
+from academy.command import misspelt
 
 _RUNNING = "keep a running block or number instead, as in acc += x; for a few fixed values use a tuple"
 _WHERE = "tl.where(condition, a, b) chooses for each lane"

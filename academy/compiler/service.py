@@ -1,6 +1,6 @@
 """Processes that compile, from the side of those who ask: started when needed, kept, and ended with this process.
 
-Results are kept by the source of the kernels (`academy.cache`), so the same question costs nothing the second time.
+Results are kept by the source of the kernels (`academy.files.cache`), so the same question costs nothing again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from academy import cache, imports, trouble
 from academy.book.layout import ROOT
+from academy.command import trouble
+from academy.files import cache, dependencies
 
 KIND = "compiled"
 #: For one file or one set of launches.
@@ -91,7 +92,7 @@ def ask(job: dict, key: list | None = None, seconds: float = SECONDS) -> dict:
     """
     if key is None:
         return _ask(job, seconds)
-    key = [imports.made_by(*_MACHINERY), sys.version_info[:2], *key]
+    key = [dependencies.made_by(*_MACHINERY), sys.version_info[:2], *key]
     return cache.kept(KIND, key, lambda: _ask(job, seconds), keep=_is_whole)
 
 

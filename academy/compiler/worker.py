@@ -5,7 +5,7 @@ run, `{"run": path}`, lines to run, `{"code": text}`, or launches of a file's ke
 `{"launches": [...], "path": path}`.
 """
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from academy import device, parent, trouble
+from academy.command import parent, trouble
+from academy.runtime import device
 from academy.book.syntax import import_file, import_path
 
 import torch

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 
+from academy import current
+
 #: Modules that any answer may import.
 IMPORTS = set(
     """__future__ bisect cmath collections copy dataclasses decimal enum fractions functools heapq itertools math numpy
     operator random statistics torch triton typing""".split()
 )
-_ACADEMY = {"academy", "academy.device"}
+_ACADEMY = {"academy", "academy.runtime", "academy.runtime.device"}
 #: Functions that reach files, other frames or Python's insides, and what ends the process.
 _NAMES = {
     name: "an answer is checked by what it computes"
@@ -34,6 +36,7 @@ _OF_LIBRARIES = set(
     multiprocessing ops overrides package save savez serialization tofile torch_function utils compiler runtime backends
     knobs ctypeslib f2py distutils""".split()
 )
+_OF_NN = ("torch.nn", "torch.nn.functional")
 _OF_TORCH = ("torch.load", "torch.save", "torch.jit", "torch.set_default_dtype", "np.load", "np.save", "numpy.load")
 _DUNDERS_TO_DEFINE = {"__init__", "__call__", "__iter__", "__next__", "__len__", "__getitem__", "__repr__", "__add__"}
 
@@ -77,27 +80,27 @@ class _Text(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            self.imported(node, alias.name)
+            self.imported(node, current(alias.name))
             self.named(alias.asname or alias.name.partition(".")[0], alias.name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        module = node.module or ""
+        module = current(node.module or "")  # an answer may be of an earlier release
         for alias in node.names:
-            whole = f"{module}.{alias.name}"
-            self.imported(node, whole if module == "academy" else module, level=node.level)
+            whole = current(f"{module}.{alias.name}")
+            self.imported(node, whole if module in ("academy", "academy.runtime") else module, level=node.level)
             if (
                 alias.name in (*_ATTRIBUTES, "*")
                 or module.partition(".")[0] in _LIBRARIES
                 and alias.name in _OF_LIBRARIES
             ):
                 self.refuse(node, f"no exercise needs {whole}")
-            if whole in ("academy.device", "triton.language", "torch.nn", "torch.nn.functional"):
+            if whole in ("academy.runtime.device", "triton.language", *_OF_NN):
                 self.named(alias.asname or alias.name, whole)
 
     def imported(self, node: ast.AST, name: str, level: int = 0) -> None:
         if level or not (name.partition(".")[0] in IMPORTS or name in _ACADEMY or name in self.own):
             self.refuse(node, f"no exercise needs to import {name or 'from its folder'}")
-        if set(name.split(".")) & (_ATTRIBUTES | _OF_LIBRARIES):
+        if name.partition(".")[0] != "academy" and set(name.split(".")) & (_ATTRIBUTES | _OF_LIBRARIES):
             self.refuse(node, f"no exercise needs to import {name}")
 
     def named(self, name: str, module: str) -> None:

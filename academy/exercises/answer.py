@@ -19,14 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from academy import device, interpreter, trouble
+from academy.runtime import device
+from academy import interpreter
+from academy.command import trouble
 from academy.exercises import rounds, watch
 from academy.exercises.allowed import Raised
 from academy.exercises.questions import Failed
 
 #: What checks need of these modules; a text that replaces any of it is told so.
 _GUARDED = (
-    "torch", "torch.nn.functional", "triton", "triton.language", "math", "random", "builtins", "academy.accuracy",
+    "torch", "torch.nn.functional", "triton", "triton.language", "math", "random", "builtins", "academy.judge.accuracy",
     "academy.exercises.answer", "academy.exercises.questions", "academy.exercises.marking", "academy.exercises.rounds",
     "academy.exercises.watch", "academy.exercises.provenance", "academy.traces.proof",
 )  # fmt: skip

@@ -13,8 +13,8 @@ from pathlib import Path
 from shlex import quote
 
 from academy.book import exercise_files, layout
-from academy.textfiles import read_text, write_text
-from academy.trouble import STATUS
+from academy.command.trouble import STATUS
+from academy.files.textfiles import read_text, write_text
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
 MARK = "# Exercise: "
@@ -91,7 +91,7 @@ def _check(parsed: argparse.Namespace) -> int:
     text = read_text(path)
     named = re.match(rf"{MARK}(\S+)", text)
     name = exercise_files.named(named[1] if named else path.stem).name
-    from academy import device
+    from academy.runtime import device
 
     if not device.INTERPRET:  # first in the interpreter, which sees what a GPU hides, in a process of its own
         command = [sys.executable, "-m", "academy.cli", "exercise", "check", str(path)]

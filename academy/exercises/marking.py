@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from academy import device
+from academy.runtime import device
 from academy.book import exercise_files
 from academy.book.exercise_files import Exercise
 from academy.book.syntax import import_path

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.exercises import classes, watch
 from academy.exercises.allowed import Raised
 from academy.judge import elements, layouts
@@ -124,7 +124,7 @@ class Questions:
     ) -> watch.Run:  # fmt: skip
         """Call the reader's function and compare each result with `want`, which gets the same arguments.
 
-        A result may have twice the error of `want` in the same dtype, both against float64 (`academy.accuracy`);
+        A result may have twice the error of `want` in the same dtype, both against float64 (`academy.judge.accuracy`);
         `exact`: none at all. Lanes that a load masks off without `other` hold NaN, then a large number, then its
         opposite.
 

@@ -4,7 +4,7 @@ A check only watches accesses. So the check is done twice with the same seed: th
 the second the one that matters is recorded instead, with its arguments as they were.
 """
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from academy import device  # noqa: F401
+from academy.runtime import device  # noqa: F401
 import numpy as np
 import torch
 

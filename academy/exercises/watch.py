@@ -3,6 +3,8 @@
 Compiled kernels can't be watched: there only results are compared.
 """
 
+# ruff: noqa: I001  academy.runtime.device must come before triton
+
 from __future__ import annotations
 
 import contextlib
@@ -16,20 +18,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from academy.runtime import device
+
 import numpy as np
 import torch
 import triton.language as tl
 from triton.runtime import interpreter
 
-from academy import device, misspelt
+from academy.command import misspelt
 from academy.exercises import provenance
 from academy.exercises.rounds import Endless
+from academy.gluon.watching import GluonError, schedule
 from academy.traces import proof
 from academy.traces.memory import Backend
 from academy.traces.observer import Launch as Observed
 from academy.traces.observer import Observer, OutOfBounds, Touch
 from academy.traces.watched_memory import WatchedMemory
-from academy.watching import GluonError, schedule
 
 #: Statements of one program after which a loop counts as endless.
 STATEMENTS = 1000

@@ -11,8 +11,8 @@ from types import ModuleType
 
 from academy.book import layout
 from academy.book.problems import PageError, Problem
+from academy.files.textfiles import read_text
 from academy.formulas.reading.page import Page
-from academy.textfiles import read_text
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from academy import cache, imports
 from academy.book import facts, syntax
 from academy.book.problems import Problem
+from academy.command.progress import counting
+from academy.files import cache, dependencies
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import case_reader, citations, coverage, equations, kernels
 from academy.formulas.comparing.result import Result
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.judge.process import in_parallel
-from academy.progress import counting
 
 KIND = "checked"
 
@@ -31,12 +31,12 @@ def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Resul
 
     beside: other checks, which go first in the same processes; what they find is in the result.
 
-    What has passed is not looked at again as long as nothing of it changes (`academy.cache`).
+    What has passed is not looked at again as long as nothing of it changes (`academy.files.cache`).
 
     Derivations: equations and kernels. Files of operations: the same for their derivation. Kernel files: the same for
     the derivations whose cases name them, and what their notes cite. Other pages and notebooks: what they cite.
     """
-    from academy import device  # noqa: F401  before anything imports triton: here it decides where kernels run
+    from academy.runtime import device  # noqa: F401  before anything imports triton: here it decides where kernels run
 
     project = Project.here()
     chosen = None if files is None else [Path(file).resolve() for file in files]
@@ -123,7 +123,7 @@ def _unless_known(part: Callable[..., Result], what: Any, project: Project) -> R
 def _decides(what: Page | list[Comparison], project: Project) -> list:
     """A page's text; of comparisons also the files of the cases, the kernels, and all that they build on. The code that
     compares and that those import, and what kernels run on."""
-    from academy.device import INTERPRET
+    from academy.runtime.device import INTERPRET
 
     page = what[0].page if isinstance(what, list) else what
     files: list[Path] = []
@@ -132,9 +132,10 @@ def _decides(what: Page | list[Comparison], project: Project) -> list:
         said = dict.fromkeys(comparison.path for comparison in what)
         files = syntax.built_on([*said, *map(project.module_path, modules)], project.root)
     texts = {str(project.shown(file)): file.read_text("utf-8") for file in files}
-    code = {name for text in texts.values() for name in imports.of_academy(text)}
+    code = {name for text in texts.values() for name in dependencies.of_academy(text)}
     machine = "interpreter" if INTERPRET else torch.cuda.get_device_name()
-    return [str(page.path), page.text, texts, imports.made_by(__name__, *sorted(code)), sys.version_info[:2], machine]
+    made_by = dependencies.made_by(__name__, "academy.gluon.simulator", *sorted(code))
+    return [str(page.path), page.text, texts, made_by, sys.version_info[:2], machine]
 
 
 def _equations(page: Page, _: Project) -> Result:

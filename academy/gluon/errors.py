@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-from academy.watching import GluonError, Place
+from academy.gluon.watching import GluonError, Place
 
 __all__ = ["Deadlock", "GluonError", "InFlight", "MissingFence", "Miscount", "NotModelled", "Place", "Race"]
 __all__ += ["WrongLayout", "WrongUse", "kernel_frame", "need", "place"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from academy.watching import GluonError
+from academy.gluon.watching import GluonError
 
 ABOUT = "an order that the rules allow, not a measurement"
 #: Lanes that aren't partitions.

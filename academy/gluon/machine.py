@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from academy.gluon.errors import Deadlock, GluonError, InFlight, MissingFence, Place, Race, WrongUse, place
-from academy.watching import Party, Watcher
+from academy.gluon.watching import Party, Watcher
 
 Clock = dict["Agent", int]
 #: So often the same number is polled before it counts as a deadlock.

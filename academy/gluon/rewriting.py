@@ -19,7 +19,7 @@ from triton.runtime.jit import JITFunction
 from academy.gluon.errors import NotModelled, place
 from academy.gluon.machine import machine
 from academy.gluon.values import unwrap
-from academy.watching import HOOK
+from academy.gluon.watching import HOOK
 
 #: id of a function of Gluon -> what stands for it. By identity: to hash a jitted function would walk through everything
 #: that it uses. `academy.gluon.functions` fills it in.

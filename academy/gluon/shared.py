@@ -19,7 +19,7 @@ from academy.gluon.errors import Miscount, NotModelled, Place, Race, WrongLayout
 from academy.gluon.machine import Agent, Gate, machine
 from academy.gluon.rewriting import Steps
 from academy.gluon.values import Tensor, numpy_type, size_in_bytes, tensor_of, unwrap
-from academy.watching import Party
+from academy.gluon.watching import Party
 
 #: Bytes of shared memory that one program may have on Hopper.
 LIMIT = 227 << 10

@@ -20,7 +20,7 @@ from academy.gluon.machine import Agent, machine
 from academy.gluon.rewriting import Steps
 from academy.gluon.shared import Shared, barrier_of
 from academy.gluon.values import Pointer, Tensor, dtype_of, numpy_type, rounded, unwrap
-from academy.watching import Party
+from academy.gluon.watching import Party
 
 
 class Descriptor:

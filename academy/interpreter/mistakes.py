@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language import semantic
 from triton.runtime import interpreter
 
-from academy import grids, misspelt
+from academy.command import grids, misspelt
 
 _TRITON = str(Path(triton.__file__).parent)
 _POINTER = "a pointer is an address, not the number there: tl.load reads it, as in tl.load(x_ptr + offsets, mask=mask)"

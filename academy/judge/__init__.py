@@ -3,7 +3,8 @@
 - `layouts`: the same values in hostile places (strided, transposed, sliced, in the middle of NaN)
 - `fences`: memory that shows a write outside of a tensor, and an element that nobody wrote
 - `elements`: the first wrong element of a result, in words
-- `compare`: output and gradients under the accuracy rule (`academy.accuracy`), inputs unchanged, second derivatives
+- `accuracy`: how accurate is accurate enough
+- `compare`: output and gradients under that rule, inputs unchanged, second derivatives
 - `mutants`: small edits of a kernel's source, that a test must catch; `kernel_mutants`: those that are made
 - `process`: work that may die
 - `subject`, `trials`, `trying`, `session`, `report`: `academy judge`, and `judge` below

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from academy.command.progress import bar
+from academy.command.trouble import STATUS
+from academy.files.textfiles import check_writable, read_python, write_text
 from academy.judge.process import Limits
 from academy.judge.report import html, show
 from academy.judge.session import MEGABYTES, MUTANTS, SECONDS, File, Session
 from academy.judge.trials import GROUPS
 from academy.judge.trying import Outcome
-from academy.progress import bar
-from academy.textfiles import check_writable, read_python, write_text
-from academy.trouble import STATUS
 
 _ABOUT = (
     """Compare a function that launches a Triton kernel with its reference in plain PyTorch, on inputs made to find

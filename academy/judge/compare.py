@@ -1,4 +1,4 @@
-"""Output and gradients of a function against plain PyTorch, under the rule of `academy.accuracy`.
+"""Output and gradients of a function against plain PyTorch, under the rule of `academy.judge.accuracy`.
 
 Everything here raises AssertionError, at the line of the test that called it.
 """
@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from academy import accuracy
-from academy.judge import elements
+from academy.judge import accuracy, elements
 from academy.judge.fences import fenced_allocations
 
 

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from academy import compiler, device
+from academy.runtime import device
+from academy import compiler
 from academy.book.problems import Problem
 from academy.compiler import launches
 from academy.compiler.cards import card

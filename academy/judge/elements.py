@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from academy.traces import memory
 
 #: A result with up to so many times the errors that are allowed may be bad luck. So may one of a few elements, where
@@ -37,7 +37,7 @@ def difference(
 
     Args:
         result, pytorch: the kernel's, and PyTorch's in the same dtype, from the same inputs.
-        reference: PyTorch's in float64. The rule is that of `academy.accuracy`.
+        reference: PyTorch's in float64. The rule is that of `academy.judge.accuracy`.
         exact: the two must be equal.
         eps: of what the result is made of, if that is coarser than its dtype.
     """

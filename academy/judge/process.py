@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from academy import collecting, trouble
+from academy.command import garbage, trouble
 from academy.judge.fences import Fences
 
 WORKERS = min(os.cpu_count() or 1, 8)
@@ -46,7 +46,7 @@ def context() -> Any:
     """
     if not torch.cuda.is_available():
         return multiprocessing.get_context("fork")
-    # Importing `academy.device` asks whether there is a GPU. Once a process has asked the driver, none of its forks can
+    # Importing `runtime.device` asks whether there is a GPU. Once a process has asked the driver, none of its forks can
     # use it; NVML may be asked.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     server = multiprocessing.get_context("forkserver")
@@ -137,7 +137,7 @@ def _begin() -> None:
 
 def _calls(connection: Connection, function: Callable) -> None:
     _begin()
-    collecting.rarely()
+    garbage.rarely()
     while True:
         number, job = connection.recv()
         try:

@@ -131,7 +131,7 @@ class Call:
         """Its tensors by name, new ones at each call."""
         import torch
 
-        from academy.device import DEVICE
+        from academy.runtime.device import DEVICE
         from academy.judge.subject import Tensor
 
         subject, changed = self.public.subject(), self.said.get("inputs", {})

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from academy import device, parent  # noqa: F401
+from academy.runtime import device  # noqa: F401
+from academy.command import parent
 from academy.compiler import stand_in, tuning
 from academy.judge.subject import of_module
 from academy.judge.trials import Trial

@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.markup import escape as plain
 from rich.table import Table
 
-from academy import cache
+from academy.command.parent import Lifeline
+from academy.files import cache
 from academy.judge import causes
 from academy.judge.session import Judged, Report
 from academy.judge.trials import GROUPS
 from academy.judge.trying import Outcome
-from academy.parent import Lifeline
 from academy.traces import page
 from academy.traces.recording import Recording
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from academy import cache, device, trouble
+from academy.runtime import device
 from academy.book.syntax import import_file
+from academy.command import trouble
 from academy.compiler import stand_in, tuning
+from academy.files import cache
 from academy.judge import causes, configurations, kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module

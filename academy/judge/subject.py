@@ -42,9 +42,9 @@ from typing import Any
 
 import torch
 
-from academy import cache
+from academy.runtime.device import DEVICE
 from academy.book import syntax
-from academy.device import DEVICE
+from academy.files import cache
 
 DTYPES = ("float32", "float16", "bfloat16")
 REFERENCE = "_reference"

@@ -9,7 +9,7 @@ from itertools import combinations, islice
 from math import prod
 from typing import Any
 
-from academy import grids
+from academy.command import grids
 from academy.judge import layouts, special
 from academy.judge.subject import ANY, Subject, Tensor
 

@@ -16,9 +16,11 @@ import torch
 from torch.autograd import forward_ad
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from academy import accuracy, device, trouble
-from academy.grids import GridTooLarge
+from academy.runtime import device
+from academy.command import trouble
+from academy.command.grids import GridTooLarge
 from academy.judge import (
+    accuracy,
     calls,
     causes,
     compiled,
@@ -42,10 +44,10 @@ DRAWS = 16
 #: A result, PyTorch's, and the one in float64.
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 #: What to do about a derivative of a derivative; and where PyTorch's own decorator is there already.
-_TWICE = "raise an error there (academy.autograd.once_differentiable does), or make it right"
+_TWICE = "raise an error there (academy.runtime.autograd.once_differentiable does), or make it right"
 _ONCE = (
     "PyTorch's once_differentiable is passed by where gradients are asked for by name, as here, or the upstream one is "
-    "a constant (academy.autograd.once_differentiable raises there, too)"
+    "a constant (academy.runtime.autograd.once_differentiable raises there, too)"
 )
 _FORWARD = ": raise an error if an input carries a tangent, or make it right"
 STATES = ("right", "refused", "remark", "skipped", "wrong", "died")

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from academy import cache, imports
 from academy.book.layout import ROOT
+from academy.files import cache, dependencies
+from academy.files.vendored import sha256
 from academy.playground.vendor import FOLDER as VENDOR
 from academy.playground.vendor import zipped
-from academy.vendored import sha256
 
 RUNTIME = Path(__file__).parent / "runtime"
 #: Name in runtime.json -> vendored file.
@@ -40,18 +40,21 @@ _VENDORED = {
 _INFLATED = ("pyodide.asm.wasm", "pyodide.asm.mjs", "python_stdlib.zip", "numpy.zip", "triton.zip", "academy.zip")
 #: What of academy runs in the browser.
 _ACADEMY = [
-    "academy/*.py",
+    "academy/__init__.py",
     "academy/book/*.py",
+    "academy/command/*.py",
+    "academy/files/*.py",
     "academy/interpreter/*.py",
     "academy/traces/*.py",
     "academy/exercises/*.py",
     "academy/gluon/*.py",
     "academy/playground/run.py",
+    "academy/runtime/*.py",
 ]
-_ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "layouts", "elements")]
+_ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "accuracy", "layouts", "elements")]
 _ACADEMY += ["academy/compiler/refused.py"]
-_LEFT_OUT = ["academy/traces/native_memory.py", "academy/cli.py", "academy/progress.py", "academy/simulate.py"]
-_LEFT_OUT += ["academy/setup_environment.py", "academy/vendored.py", "academy/exercises/apart.py"]
+_LEFT_OUT = ["academy/command/progress.py", "academy/command/setup_environment.py", "academy/exercises/limited.py"]
+_LEFT_OUT += ["academy/files/vendored.py", "academy/gluon/command.py", "academy/traces/native_memory.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 
 
@@ -126,4 +129,4 @@ def _compressed(key: list[str], content: Callable[[], bytes]) -> bytes:
     def made() -> str:
         return b64encode(gzip.compress(content(), 9, mtime=0)).decode()
 
-    return b64decode(cache.kept("packed", [*key, imports.made_by("academy.playground.bundle")], made))
+    return b64decode(cache.kept("packed", [*key, dependencies.made_by("academy.playground.bundle")], made))

@@ -3,7 +3,7 @@
 It needs what the recorder needs, and runs natively as well.
 """
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
-from academy import device  # noqa: F401
+from academy.runtime import device  # noqa: F401
 import numpy as np
 
 from academy import interpreter

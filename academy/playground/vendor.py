@@ -1,6 +1,6 @@
 """The playground's vendored parts: verify them, or make them anew from published packages at pinned versions.
 
-    python -m academy.playground.vendor                     as `python -m academy.vendored`: verify all vendored files
+    python -m academy.playground.vendor                     as `python -m academy.files.vendored`: verify them all
     python -m academy.playground.vendor --make WHEEL        make vendor/ anew; needs npm, node, triton as pinned,
                                                             and numpy's wheel for Pyodide, which is on no registry
 
@@ -26,8 +26,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from academy import vendored
-from academy.vendored import sha256
+from academy.files import vendored
+from academy.files.vendored import sha256
 
 FOLDER = Path(__file__).parent / "vendor"
 #: The version whose Python runs in the browser, the one that constraints/torch-2.13.txt pins.

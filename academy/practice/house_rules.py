@@ -36,13 +36,13 @@ def academy_device_comes_first(file: KernelFile) -> Iterator[Found]:
     first = [
         node.lineno
         for node, name in zip(imports, names)
-        if name == "academy" and re.search(r"\b(device|checks)\b", ast.unparse(node))
+        if name in ("academy", "academy.runtime") and re.search(r"\b(device|checks)\b", ast.unparse(node))
     ]
     if late and not first:  # plain arithmetic doesn't need it
-        yield Found(late[0][0].lineno, "academy.device is not imported")
+        yield Found(late[0][0].lineno, "academy.runtime.device is not imported")
     for node, name in late:
         if first and node.lineno < first[0]:
-            yield Found(node.lineno, f"{name} is imported before academy.device")
+            yield Found(node.lineno, f"{name} is imported before academy.runtime.device")
 
 
 def imports_point_one_way(file: KernelFile) -> Iterator[Found]:

@@ -87,10 +87,11 @@ def dots_say_their_precision(file: KernelFile) -> Iterator[Found]:
 
 
 def backwards_are_once_differentiable(file: KernelFile) -> Iterator[Found]:
-    """academy.autograd's: PyTorch's own lets a gradient penalty through where the upstream gradient is a constant."""
+    """Of runtime.autograd: PyTorch's own lets a gradient penalty through where the upstream gradient is a constant."""
     for method in syntax.unguarded_backwards(file.text):
         message = (
-            "decorate it with once_differentiable from academy.autograd: second derivatives would be silently wrong"
+            "decorate it with once_differentiable from academy.runtime.autograd: second derivatives would be silently "
+            "wrong"
         )
         yield Found(method.lineno, f"backward of a Function: {message}", method.name)
 

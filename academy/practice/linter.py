@@ -9,9 +9,9 @@ from pathlib import Path
 
 from academy.book import layout, reviewed, syntax
 from academy.book.problems import Problem
+from academy.files.textfiles import read_text as read
 from academy.practice import house_rules, kernel_rules
 from academy.practice.kernel_file import Found, KernelFile
-from academy.textfiles import read_text as read
 
 LIST = "practice.toml"
 Rule = Callable[[KernelFile], Iterable[Found]]

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from academy import textfiles
 from academy.book import facts, layout
+from academy.files import textfiles
 from academy.results import measured_code
 
 

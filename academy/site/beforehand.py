@@ -3,7 +3,7 @@ copies of pages.
 
 `begin` says what will be needed, in the order in which it will be; `answer` is called where it is. What no process has
 begun by then, the caller makes itself, so that nobody waits for a queue, and a process that ends before its time costs
-no more than its help. The processes run `academy.site.helper`; what is kept (`academy.cache`) they leave there.
+no more than its help. The processes run `academy.site.helper`; what is kept (`academy.files.cache`) they leave there.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import json
 import logging
 import os
 
-from academy import collecting, parent
 from academy.book.layout import ROOT
+from academy.command import garbage, parent
 from academy.site import language_index, markdown_copies, project_parts
 from academy.site.library import Library
 
@@ -28,7 +28,7 @@ MAKES = {
 
 def main() -> None:
     logging.disable()  # warnings are said by the process that asks
-    collecting.rarely()
+    garbage.rarely()
     out = os.fdopen(os.dup(1), "wb")  # answers alone: what anything else prints is dropped
     os.dup2(2, 1)
     for line in parent.asked():

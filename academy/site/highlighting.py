@@ -10,8 +10,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from pygments.token import Name, Operator
 
-from academy.cache import kept
-from academy.imports import made_by
+from academy.files.cache import kept
+from academy.files.dependencies import made_by
 
 
 class _TritonLexer(PythonLexer):

@@ -1,7 +1,7 @@
 """TeX to HTML and MathML by KaTeX, while the site is built: a page needs no script, a bad formula fails here.
 
 KaTeX is vendored (vendor/katex) and runs in QuickJS, which pip installs on its own. Rendered formulas are kept
-(`academy.cache`), so that a rebuild renders only what changed.
+(`academy.files.cache`), so that a rebuild renders only what changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from academy.cache import kept
+from academy.files.cache import kept
 
 SCRIPT = Path(__file__).parent / "vendor/katex/katex.min.js"
 OPTIONS = {"output": "htmlAndMathml", "throwOnError": True, "strict": "error"}

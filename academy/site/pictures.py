@@ -15,10 +15,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from academy import cache, imports
 from academy.book import layout, syntax
 from academy.book.directives import on_line, pattern
 from academy.book.texts import digest, read
+from academy.files import cache, dependencies
 
 FOLDER = "docs/figures"
 KIND = "pictures"
@@ -92,9 +92,9 @@ def _depends_on(root: Path, script: str) -> list:
     files += sorted((root / layout.BENCHMARKS).rglob("*.json"))
     files += sorted((root / MODULES).glob("*.js"))
     files = [path for path in files if path.is_file()]
-    used = {module for path in files if path.suffix == ".py" for module in imports.of_academy(read(path))}
+    used = {module for path in files if path.suffix == ".py" for module in dependencies.of_academy(read(path))}
     named = [[path.relative_to(root).as_posix(), digest(path)] for path in files]
-    return [script, named, imports.made_by(*CODE, *sorted(used))]
+    return [script, named, dependencies.made_by(*CODE, *sorted(used))]
 
 
 def _drawn(root: Path, scripts: list[str]) -> dict:

@@ -27,12 +27,13 @@ from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File
 
-from academy import cache, collecting, vendored
 from academy.book import layout, operations, syntax
 from academy.book.layout import ROOT
 from academy.book.learning_path import WAY_IN, kind
 from academy.book.splitter import split
 from academy.book.texts import read, summary
+from academy.command import garbage
+from academy.files import cache, vendored
 from academy.playground import bundle as playground
 from academy.results import ladder as ladders
 from academy.site import (
@@ -99,7 +100,7 @@ class AcademyPlugin(BasePlugin):
         """`mkdocs serve` is for looking at pages: their copies are left to `mkdocs build`."""
         self.copies = markdown_copies.Copies() if command != "serve" else None
         self.begins_to_serve = command == "serve"
-        collecting.rarely(200_000)
+        garbage.rarely(200_000)
         beforehand.begin()
 
     def on_shutdown(self):

@@ -1,7 +1,7 @@
 """What other parts of the project add to a page: recorded runs, check marks, measured numbers, results.
 
 They are imported only when they are needed, for the site is built on machines without triton too. What takes long is
-kept (`academy.cache`) under the text of all files that it is made from.
+kept (`academy.files.cache`) under the text of all files that it is made from.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from academy.book import facts, layout, syntax
 from academy.book.layout import ROOT
 from academy.book.tex import bare
 from academy.book.texts import digest
-from academy.cache import kept
-from academy.imports import made_by
+from academy.files.cache import kept
+from academy.files.dependencies import made_by
 from academy.site import beforehand
 from academy.site.library import Library
 
-#: What makes each kind of part, besides this file: see `academy.imports.made_by`.
+#: What makes each kind of part, besides this file: see `academy.files.dependencies.made_by`.
 RECORDER = ["academy.traces.page", "academy.traces.worker"]
 CHECKER = ["academy.formulas.verify"]
 RESULTS = ["academy.results.pages", "package:matplotlib"]
@@ -163,7 +163,7 @@ def training(name: str) -> list[str]:
 
 
 def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=bool):
-    """What `make()` gives, made again when one of the files or the code has changed: see `academy.cache`."""
+    """What `make()` gives, made again when one of the files or the code has changed: see `academy.files.cache`."""
     return kept(kind, [key, [digest(file) for file in files], made_by(*code), digest(Path(__file__))], make, keep)
 
 

@@ -8,8 +8,8 @@ from base64 import b64decode, b64encode
 from functools import cache
 from pathlib import Path
 
-from academy import cache as store
-from academy.imports import made_by
+from academy.files import cache as store
+from academy.files.dependencies import made_by
 
 #: Where the pictures are on the site.
 FOLDER = "assets/social"
@@ -42,7 +42,7 @@ def kind_of(url: str) -> str:
 
 
 def drawn(kind: str, title: str, about: str) -> bytes:
-    """The PNG. What has been drawn once is kept: see `academy.cache`."""
+    """The PNG. What has been drawn once is kept: see `academy.files.cache`."""
     key = [kind, title, about, made_by("academy.site.social")]
     return b64decode(store.kept(KIND, key, lambda: b64encode(_drawn(kind, title, about)).decode()))
 

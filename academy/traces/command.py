@@ -20,11 +20,11 @@ from rich.text import Text
 from academy import compiler
 from academy.book import layout, syntax
 from academy.book.problems import report
+from academy.command.trouble import STATUS
 from academy.compiler.cards import CARDS, DEFAULT
-from academy.textfiles import check_writable, in_words, read_text, write_text
+from academy.files.textfiles import check_writable, in_words, read_text, write_text
 from academy.traces import faults, page, store
 from academy.traces.recording import Pointer, Program, Recording, Step, grid_name, program_name
-from academy.trouble import STATUS
 
 #: Columns before what a statement gives; characters that a value gets however narrow the terminal is.
 _INDENT, _NARROWEST = 10, 24

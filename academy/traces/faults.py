@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from academy.book import layout, syntax
+from academy.book import facts, layout, syntax
 from academy.book.problems import Problem
 from academy.traces import quotes, store
 from academy.traces.recording import Recording, row_major
@@ -154,12 +154,10 @@ def too_few_numbers(text: str) -> str:
 
 def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
     """Where the recorded bytes differ from what `operations/` says that this file's EXAMPLE moves."""
-    from academy.bench import operation  # it imports torch
-
     if not path.is_relative_to(store.ROOT / layout.KERNELS) or not (store.ROOT / layout.OPERATIONS).is_dir():
         return []  # a file of the reader's own, or an installed package without its repository
     shown = store.shorten(path)
-    found = operation.example_costs(shown, store.ROOT)
+    found = _example_costs(shown)
     if found is None:
         what = "no file of operations/ names it as LESSON or FAST, so nothing says which bytes EXAMPLE must move"
         return [_at_example(path, f"{what}: write operations/{path.stem}.py")]
@@ -167,6 +165,15 @@ def _contradicted_cost(path: Path, recording: Recording) -> list[Problem]:
     messages = contradictions(costs, recording.data["traffic"])
     text = (store.ROOT / file).read_text("utf-8")
     return [Problem.on(file, text, line, f"EXAMPLES, {shown}: {message}") for message in messages]
+
+
+def _example_costs(kernel_file: str) -> tuple[str, int, dict | None] | None:
+    """What a kernel file's EXAMPLE must move: (file of operations/, line of `EXAMPLES`, pass -> bytes), or None."""
+    for path in facts.measured(store.ROOT):
+        if kernel_file in facts.shown(path):
+            costs = getattr(facts.load(path), "EXAMPLES", {}).get(facts.module_name(kernel_file))
+            return f"operations/{path.name}", syntax.line_of(path.read_text("utf-8"), "EXAMPLES"), costs
+    return None
 
 
 def contradictions(costs: dict | None, traffic: dict) -> list[str]:

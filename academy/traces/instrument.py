@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from academy.watching import HOOK
+from academy.gluon.watching import HOOK
 
 
 def assigned(statement: ast.stmt) -> set[str]:

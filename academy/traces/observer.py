@@ -25,11 +25,12 @@ from typing import Any, Self
 import numpy as np
 from triton.runtime import interpreter as triton_interpreter
 
-from academy import interpreter, watching
+from academy import interpreter
+from academy.gluon import watching
+from academy.gluon.watching import HOOK
 from academy.traces.memory import Argument, Backend, Memory, unwritten
 from academy.traces.recording import Program, program_name
 from academy.traces.simulated import Simulated, placed_in
-from academy.watching import HOOK
 
 _PATCHED = [
     *((triton_interpreter.GridExecutor, name) for name in ("__call__", "_init_args_hst")),

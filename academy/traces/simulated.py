@@ -25,7 +25,7 @@ _real = functools.lru_cache(maxsize=512)(os.path.realpath)
 
 
 class Simulated:
-    """The part of an observer that is `academy.watching.Watcher`."""
+    """The part of an observer that is `academy.gluon.watching.Watcher`."""
 
     files: set[str]
     backend: Backend

@@ -1,4 +1,4 @@
-"""Recordings of kernel files, kept by content (`academy.cache`): without a change nothing is recorded again.
+"""Recordings of kernel files, kept by content (`academy.files.cache`): without a change nothing is recorded again.
 
 The key covers the code of the file and of the project's files that it builds on, without comments, docstrings and line
 numbers, and the versions of triton, torch and numpy. Line numbers in a kept recording are moved to where the statements
@@ -18,15 +18,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from academy import cache, imports, trouble
 from academy.book import layout, syntax
 from academy.book.layout import ROOT
-from academy.parent import Lifeline
+from academy.command import trouble
+from academy.command.parent import Lifeline
+from academy.files import cache, dependencies
 from academy.traces.recording import Recording, failed
 
 KIND = "recording"
-#: What records: with all that it imports, and all that the kernel files import, it decides what a recording says.
-_RECORDER = "academy.traces.worker"
+#: What records and what runs a Gluon kernel: with all that they import, and all that the kernel files import, they
+#: decide what a recording says.
+_RECORDERS = ("academy.traces.worker", "academy.gluon.simulator")
 _SECONDS = 600
 #: Starting a process takes as long as recording a few files.
 FILES_A_PROCESS, MOST_PROCESSES = 8, 8
@@ -144,13 +146,13 @@ def _code(text: str) -> str:
 def _key(path: Path) -> list[str]:
     files = built_on(path)
     code = [_code(file.read_text()) for file in files]
-    return [name(path), f"python {sys.version_info[:2]}", imports.made_by(*machinery(files)), *code]
+    return [name(path), f"python {sys.version_info[:2]}", dependencies.made_by(*machinery(files)), *code]
 
 
 def machinery(files: Iterable[Path]) -> list[str]:
-    """The modules of `academy` that decide what a run of these kernel files leaves behind: for `imports.made_by`."""
-    used = {module for file in files for module in imports.of_academy(file.read_text("utf-8"))}
-    return [_RECORDER, *sorted(used)]
+    """The modules of `academy` that decide what a run of these kernel files leaves behind: for `made_by`."""
+    used = {module for file in files for module in dependencies.of_academy(file.read_text("utf-8"))}
+    return [*_RECORDERS, *sorted(used)]
 
 
 def _record(paths: list[Path], line: Lifeline) -> tuple[list[dict], str]:

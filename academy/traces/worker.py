@@ -3,7 +3,7 @@
 PIPE: number of the end of a pipe whose other end is held by the process that waits for this one.
 """
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from academy import collecting, device, interpreter, misspelt, parent, trouble
+from academy.runtime import device
+
+from academy import interpreter
+from academy.command import garbage, misspelt, parent, trouble
 from academy.book.layout import KERNELS
 from academy.book.syntax import import_file
 from academy.traces import births, inputs, proof, store
@@ -25,7 +28,7 @@ from academy.traces.observer import Launch, Observer, OutOfBounds, jitted_files
 from academy.traces.recorder import Endless, Recorder
 from academy.traces.recording import launch_data
 from academy.traces.watched_memory import WatchedMemory
-from academy.watching import GluonError, schedule
+from academy.gluon.watching import GluonError, schedule
 
 import torch
 import triton
@@ -159,7 +162,7 @@ def _cause(error: BaseException | None, recorder: Recorder) -> str:
 def main() -> None:
     parent.end_with(int(sys.argv[1]))
     torch.set_num_threads(1)
-    collecting.rarely()
+    garbage.rarely()
     out = os.fdopen(os.dup(1), "w")  # results alone: what anything else prints goes to stderr
     os.dup2(2, 1)
     from academy.compiler import stand_in, tuning  # not where a browser records

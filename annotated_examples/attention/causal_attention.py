@@ -41,7 +41,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script
 
 import math
 

@@ -10,8 +10,8 @@ They get float32 blocks, whatever the dtype of the tensors. A NaN has to come ou
 false, so each comparison is written so that false keeps the value.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
-from academy.launch import cdiv, launch
+from academy.runtime import device  # noqa: F401  before anything imports triton
+from academy.runtime.launch import cdiv, launch
 
 import torch
 import triton

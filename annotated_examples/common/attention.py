@@ -5,7 +5,7 @@ Tiles of rows and columns of a strided tensor, capped scores, and the options th
 sees, the scale, the cap and the sinks.
 """
 
-from academy import checks, device
+from academy.runtime import checks, device
 
 import math
 import os

@@ -5,8 +5,8 @@ Tiles that the card's copy unit fetches, the stretches of keys that need a mask 
 of tiles.
 """
 
-from academy import checks
-from academy.launch import Tiles
+from academy.runtime import checks
+from academy.runtime.launch import Tiles
 
 from typing import NamedTuple
 

@@ -10,7 +10,7 @@ of the new part, and the rest of `total` is what arrived of the carry. Whoever k
 nothing.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

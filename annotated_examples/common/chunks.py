@@ -6,7 +6,7 @@ is compared, as in attention; from chunk to chunk only a state is handed on. Her
 sequence a chunk belongs to, tiles of a strided tensor, and how much of one token is left at another.
 """
 
-from academy import checks
+from academy.runtime import checks
 
 from typing import NamedTuple
 

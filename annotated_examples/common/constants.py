@@ -5,7 +5,7 @@ What kernels that exponentiate have in common: where a running maximum starts, a
 and a binary logarithm into a natural one.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton.language as tl

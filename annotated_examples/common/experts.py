@@ -9,7 +9,7 @@ A token with `k` experts takes part in `k` products, so there are `T · k` *slot
 take them all.
 """
 
-from academy import checks, device  # before anything imports triton
+from academy.runtime import checks, device  # before anything imports triton
 
 import os
 from typing import NamedTuple

@@ -14,7 +14,7 @@ It is right to two units in the last place whatever $x$ is, infinities and resul
 number included. It takes nine instructions, where `tl.exp` takes five.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

@@ -11,7 +11,7 @@ larger number has larger bits, infinity has larger ones than any number, and NaN
 therefore loses nothing, and a sum in any order gives the same.
 """
 
-from academy import checks, device  # before anything imports triton
+from academy.runtime import checks, device  # before anything imports triton
 
 import torch
 import triton

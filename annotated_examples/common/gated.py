@@ -7,9 +7,9 @@ program takes, how tensors with any strides become rows, the launch, the contrac
 two tensors and for one that holds both halves.
 """
 
-from academy import autograd, checks
-from academy.launch import cdiv
-from academy.launch import launch as launch_kernel
+from academy.runtime import autograd, checks
+from academy.runtime.launch import cdiv
+from academy.runtime.launch import launch as launch_kernel
 
 import torch
 import triton

@@ -6,7 +6,7 @@ Hopper's copy unit (TMA) moves whole tiles between global and shared memory. It 
 here.
 """
 
-from academy import device  # before anything imports triton
+from academy.runtime import device  # before anything imports triton
 
 import torch
 from triton.experimental import gluon

@@ -6,7 +6,7 @@ the same tile. A sum of floats depends on the order, so where the same call shal
 What such a kernel needs stands here.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

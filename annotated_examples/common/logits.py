@@ -5,7 +5,7 @@ What cross entropy and its fusion with the last projection have in common: how l
 sum over the rows is divided by, and the checks of labels and options.
 """
 
-from academy import autograd, checks, device  # before anything imports triton
+from academy.runtime import autograd, checks, device  # before anything imports triton
 
 import os
 

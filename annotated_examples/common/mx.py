@@ -7,7 +7,7 @@ bits of a float32. PyTorch's dtypes for both, `float8_e8m0fnu` and `float4_e2m1f
 name in Triton, so kernels get the same memory as `uint8`.
 """
 
-from academy import checks  # noqa: F401  before anything imports triton
+from academy.runtime import checks  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

@@ -5,8 +5,8 @@ How a module's attributes become arguments; how many programs and threads a row 
 kernel that adds up the partial sums that their programs store.
 """
 
-from academy import checks, device  # noqa: F401  before anything imports triton
-from academy.launch import cdiv, launch
+from academy.runtime import checks, device  # noqa: F401  before anything imports triton
+from academy.runtime.launch import cdiv, launch
 
 import functools
 

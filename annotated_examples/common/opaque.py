@@ -7,7 +7,7 @@ and the result is never filled. So inside `torch.compile` such a launcher is a c
 knows the arguments and the shapes of the results. Elsewhere it is called directly.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import functools
 import inspect

@@ -6,7 +6,7 @@ that a kernel writes into a buffer filled with NaN. So inside `torch.compile` bo
 which the compiler knows only the shapes of the results. Elsewhere they are called directly.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import functools
 

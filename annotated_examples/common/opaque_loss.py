@@ -6,7 +6,7 @@ Dynamo can't trace a launcher that writes to parts of one tensor, piece by piece
 functions `empty` for shapes, and the launchers are called when the compiled model runs.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import functools
 

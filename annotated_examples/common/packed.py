@@ -6,7 +6,7 @@ for each group of `group_size` rows. [gemm](../gemlite/gemm.py) explains it; the
 that takes such a weight.
 """
 
-from academy import checks
+from academy.runtime import checks
 
 from typing import NamedTuple
 

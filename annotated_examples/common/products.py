@@ -11,7 +11,7 @@ so the autograd function gets the function that multiplies as an argument, and p
 the same memory with the strides swapped.
 """
 
-from academy import autograd, checks, device  # before anything imports triton
+from academy.runtime import autograd, checks, device  # before anything imports triton
 
 import functools
 

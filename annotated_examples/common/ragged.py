@@ -10,8 +10,8 @@ What the fast versions of the lessons on experts share stands here: a descriptor
 names when it copies, and a table of all tiles.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
-from academy.launch import Tiles, cdiv, launch
+from academy.runtime import device  # noqa: F401  before anything imports triton
+from academy.runtime.launch import Tiles, cdiv, launch
 
 import torch
 import triton

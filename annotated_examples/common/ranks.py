@@ -7,7 +7,7 @@ themselves, functions that all ranks call together, are `torch.distributed`'s: N
 processes on CPUs. Without a process group there is one rank, and nothing travels.
 """
 
-from academy import autograd, checks, device  # noqa: F401  before anything imports triton
+from academy.runtime import autograd, checks, device  # noqa: F401  before anything imports triton
 
 from dataclasses import dataclass
 from typing import Any

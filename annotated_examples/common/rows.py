@@ -6,7 +6,7 @@ matrix: `M` rows, `N` neighbouring columns, and a stride from one row to the nex
 has rows, and turn it into a matrix, copying only what has to be copied.
 """
 
-from academy import checks, device  # noqa: F401  before anything imports triton
+from academy.runtime import checks, device  # noqa: F401  before anything imports triton
 
 
 # Leading dimensions are merged. A slice of wider rows, or one row expanded to many, is read in place, through its row

@@ -5,7 +5,7 @@ A seed of random numbers is an int, or a number on the GPU that nobody waits for
 both into the same thing. And the random words that a kernel makes of it, in PyTorch.
 """
 
-from academy import checks, device  # noqa: F401  before anything imports triton
+from academy.runtime import checks, device  # noqa: F401  before anything imports triton
 
 import torch
 

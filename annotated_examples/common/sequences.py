@@ -6,7 +6,7 @@ where the last one ends: 0, 3, 3, 8 are three sequences of 3, 0 and 5 tokens. Wh
 of the offsets, and a tensor's strides as a kernel takes them.
 """
 
-from academy import checks, device
+from academy.runtime import checks, device
 
 import os
 

@@ -11,7 +11,7 @@ own, and not those that `torch.distributed` keeps for its barriers: two kernels 
 signals.
 """
 
-from academy import checks, device  # before anything imports triton
+from academy.runtime import checks, device  # before anything imports triton
 
 import os
 import tempfile

@@ -6,7 +6,7 @@ the same time should share what they load. So the tiles are numbered down a grou
 right. [matmul_grouped](../tutorials/matmul_grouped.py) explains why, with a picture and a count.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

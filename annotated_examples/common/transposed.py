@@ -9,8 +9,8 @@ PyTorch's copy of a transposed view [[bench: linear/ladder/torch, transposed/num
 [[bench: linear/ladder/transposed/codes_ms]] instead of [[bench: linear/ladder/torch, transposed/codes_ms]].
 """
 
-from academy import checks, device  # noqa: F401  before anything imports triton
-from academy.launch import cdiv, launch
+from academy.runtime import checks, device  # noqa: F401  before anything imports triton
+from academy.runtime.launch import cdiv, launch
 
 import torch
 import triton

@@ -26,8 +26,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import autograd, checks, device, script
-from academy.launch import cdiv, launch
+from academy.runtime import autograd, checks, device, script
+from academy.runtime.launch import cdiv, launch
 
 import functools
 import math

@@ -35,8 +35,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import checks, device, script
-from academy.geometry import Prepared, remembered
+from academy.runtime import checks, device, script
+from academy.runtime.geometry import Prepared, remembered
 
 import torch
 import triton

@@ -56,9 +56,9 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import device, script
-from academy.geometry import Prepared, remembered
-from academy.launch import Tiles, cdiv
+from academy.runtime import device, script
+from academy.runtime.geometry import Prepared, remembered
+from academy.runtime.launch import Tiles, cdiv
 
 from typing import NamedTuple
 

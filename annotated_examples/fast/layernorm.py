@@ -33,9 +33,9 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
     sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
-from academy import autograd, checks, device, script
-from academy.geometry import Prepared, knowing, remembered
-from academy.launch import cdiv
+from academy.runtime import autograd, checks, device, script
+from academy.runtime.geometry import Prepared, knowing, remembered
+from academy.runtime.launch import cdiv
 
 import functools
 import operator

@@ -27,7 +27,7 @@ last projection. If one is no longer what it was, or somebody listens to it, the
 counts it.
 """
 
-from academy import checks  # before anything imports triton
+from academy.runtime import checks  # before anything imports triton
 
 import functools
 import importlib
@@ -41,8 +41,8 @@ from typing import get_type_hints
 import torch
 from torch.nn.modules.module import _has_any_global_hook
 
-from academy import autograd
-from academy.device import DEVICE
+from academy.runtime import autograd
+from academy.runtime.device import DEVICE
 from annotated_examples.classics.geglu import geglu
 from annotated_examples.classics.rope import rope
 from annotated_examples.classics.swiglu import swiglu

@@ -27,7 +27,7 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.runtime import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from annotated_examples.tutorials import matmul_autotuned as lesson
 

@@ -27,7 +27,8 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-from academy import accuracy, autograd, checks, device  # before triton: without a GPU it switches the interpreter on
+from academy.judge import accuracy
+from academy.runtime import autograd, checks, device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 
 from functools import partial

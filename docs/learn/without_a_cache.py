@@ -27,7 +27,7 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-from academy import device  # before triton: without a GPU it switches the interpreter on
+from academy.runtime import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook
 from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule
 from annotated_examples.recurrences.linear_attention import linear_attention

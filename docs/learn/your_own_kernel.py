@@ -27,7 +27,8 @@ if importlib.util.find_spec("annotated_examples") is None:
     packages = ["git+{{ repo_url }}", "matplotlib"]
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
 
-from academy import accuracy, autograd, checks, device  # before triton: it may switch the interpreter on
+from academy.judge import accuracy
+from academy.runtime import autograd, checks, device  # before triton: it may switch the interpreter on
 from academy.book import syntax
 from academy.bench import notebook
 from academy.judge.mutants import import_source
@@ -287,7 +288,7 @@ def EXAMPLE():
     l2_normalise_backward(torch.ones_like(x), x, length, BLOCK_N=4)
 
 
-HEAD = """from academy import autograd, checks, device
+HEAD = """from academy.runtime import autograd, checks, device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ is larger than `T`, and the newest query must see all of them. It doesn't. Find 
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ older text left there, here NaN, and `p` is 0. Nevertheless the result is NaN. F
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

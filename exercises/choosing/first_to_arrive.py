@@ -7,7 +7,7 @@ arrives. Some weight is above 0.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

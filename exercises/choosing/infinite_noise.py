@@ -7,7 +7,7 @@ and be neither.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

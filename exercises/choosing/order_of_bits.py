@@ -11,7 +11,7 @@ from 0 to 2³² − 1.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ first. But where several equal logits compete for the last place, it keeps all o
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -7,7 +7,7 @@ not.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

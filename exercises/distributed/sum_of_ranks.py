@@ -5,7 +5,7 @@ Every rank will run it, and the sum must be rounded to float16 once, at the end.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

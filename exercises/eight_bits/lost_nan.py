@@ -5,7 +5,7 @@ there is a NaN in a row, its scale must be NaN, so that somebody notices. It isn
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -8,7 +8,7 @@ All magnitudes are normal numbers, and 448 is 1.75 · 2⁸.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ returns float16. Some results are a step off. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ behind the end, in somebody else's memory. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

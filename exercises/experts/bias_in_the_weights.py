@@ -6,7 +6,7 @@ the weights mustn't notice. They do. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -10,7 +10,7 @@ was limited has no gradient. A number that equals its limit was not limited.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -7,7 +7,7 @@ before this one have the same expert.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

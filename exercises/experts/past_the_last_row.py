@@ -5,7 +5,7 @@ rows at a time. The sums of some experts are wrong. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -8,7 +8,7 @@ For the experts 2, 0, 2, 2, 0 the ranks are 0, 0, 1, 2, 1. `ranks(experts)` comp
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ is right, with 10 some are missing. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

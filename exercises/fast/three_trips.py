@@ -6,7 +6,7 @@ once.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ Make it load each word once.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

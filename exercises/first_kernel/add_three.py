@@ -6,7 +6,7 @@ instead of 8.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

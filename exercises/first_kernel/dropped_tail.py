@@ -6,7 +6,7 @@ run](../../docs/guides/debugging.md#a-museum-of-classic-bugs), if you like.)
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -7,7 +7,7 @@ and which mask do you need?
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

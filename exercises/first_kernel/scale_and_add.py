@@ -6,7 +6,7 @@ twice that of PyTorch in the same dtype.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

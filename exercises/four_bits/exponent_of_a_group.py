@@ -9,7 +9,7 @@ largest number is 1.5 times 4.
 # %% solution
 import math
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ of exponent and one of mantissa: codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

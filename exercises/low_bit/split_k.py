@@ -5,7 +5,7 @@ lengths the end of the vectors is missing from the result. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -7,7 +7,7 @@ The result has one int32 number for each weight.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

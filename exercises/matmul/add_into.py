@@ -5,7 +5,7 @@ as it is. The kernel has the sums of its tile in `acc`. What does it have to loa
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -6,7 +6,7 @@ Where does the bias of this tile lie, and which shape does it have beside `acc`?
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

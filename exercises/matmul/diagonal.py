@@ -5,7 +5,7 @@ It should work for any strides.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

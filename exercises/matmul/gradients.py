@@ -5,7 +5,7 @@ returns both gradients of `z = x @ y`, by calling it twice and copying nothing.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

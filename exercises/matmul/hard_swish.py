@@ -5,7 +5,7 @@ must come out as NaN.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

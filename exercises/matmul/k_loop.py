@@ -8,7 +8,7 @@ and which columns of `y` it belongs to. Take a tile of `x` and a tile of `y` in 
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -7,7 +7,7 @@ of wider rows, and the result is NaN. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -8,7 +8,7 @@ are two lines to look at.)
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

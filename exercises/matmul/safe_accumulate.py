@@ -6,7 +6,7 @@ call is several times too large. Write `safe_accumulate`, so that the first call
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -8,7 +8,7 @@ own strides and its own mask.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

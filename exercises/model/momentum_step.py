@@ -6,7 +6,7 @@ second one reads the average again. Make it one kernel that reads each number on
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

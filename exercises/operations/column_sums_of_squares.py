@@ -7,7 +7,7 @@ share the rows of each block of columns, and each stores its sums in its own row
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ sigmoid(gate)`, the second reads it again. Make it one kernel that reads each nu
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ gradient it is right. Find the bug. (`.sum().backward()` passes one number, expa
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -6,7 +6,7 @@ wrong result.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 

@@ -7,7 +7,7 @@ lies past the end of `y`. Which sizes must you try?
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 

@@ -5,7 +5,7 @@ width and row stride. A program goes over its row twice, in chunks.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ above a quarter. The backward kernel is right, too: it computes `dy · y · (1 -
 """
 
 # %% solution
-from academy import autograd, device
+from academy.runtime import autograd, device
 
 import torch
 import triton

@@ -14,7 +14,7 @@ that autograd really brings.
 """
 
 # %% solution
-from academy import autograd, device
+from academy.runtime import autograd, device
 
 import torch
 import triton

@@ -6,7 +6,7 @@ forward has returned. (`tl.abs` takes the absolute value in each lane.)
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

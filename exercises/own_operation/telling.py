@@ -7,7 +7,7 @@ kernels give a wrong result. The starter's upstream gradient is what `y.mean().b
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 

@@ -7,7 +7,7 @@ missing is the `Function` between them. What has to be saved, and in which order
 """
 
 # %% solution
-from academy import autograd, device
+from academy.runtime import autograd, device
 
 import torch
 import triton

@@ -6,7 +6,7 @@ reads every element once, and don't subtract anything.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -6,7 +6,7 @@ and `v` are (T, D), contiguous, and `D` is a power of two.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

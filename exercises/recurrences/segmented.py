@@ -6,7 +6,7 @@ neighbouring stretches: what it gets is, of each, whether a document begins in i
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

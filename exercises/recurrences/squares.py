@@ -7,7 +7,7 @@ and 1. Find out which numbers get too large on the way, and find the inverse wit
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -6,7 +6,7 @@ the same in one walk over the `T` tokens, which keeps nothing of earlier tokens 
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -8,7 +8,7 @@ Fill in the loop.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ of all after it. For some vectors the last sums are wrong. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -6,7 +6,7 @@ infinite or NaN, although every number of it lies between 0 and 1. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

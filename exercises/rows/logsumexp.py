@@ -5,7 +5,7 @@ for scores up to 1000. `tl.log` takes the logarithm.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

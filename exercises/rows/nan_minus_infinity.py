@@ -5,7 +5,7 @@ its scores are minus infinity, the result is NaN. Find the bug.
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -5,7 +5,7 @@ twice. Make it load each number once. `tl.min` takes the smallest of a block, as
 """
 
 # %% solution
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

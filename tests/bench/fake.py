@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from academy.bench.operation import Operation, read
-from academy.timing import Timing
+from academy.runtime.timing import Timing
 
 
 class FakeGpu:

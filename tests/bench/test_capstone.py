@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib", reason="curves are drawn where matplotlib is i
 
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.bench import experiment
 from academy.judge.mutants import import_source
 from academy.results import figures, store, training

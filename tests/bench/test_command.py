@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.bench import command, run
 from academy.results import store
 from tests.bench.fake import FakeGpu, operation

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.bench import operation, run
 from academy.book import facts, layout
 from academy.results import figures, pages, store

@@ -11,7 +11,7 @@ from tests.bench import fake
 from tests.kernels.harness import ROOT
 
 KERNEL = '''"""Docstring."""
-from academy import device
+from academy.runtime import device
 
 import triton
 

@@ -9,7 +9,7 @@ from academy.book.layout import ROOT
 
 FOLDERS = {layout.KERNELS, layout.DERIVATIONS, layout.OPERATIONS, layout.EXERCISES, layout.BENCHMARKS, layout.DOCS}
 #: These run where the project isn't, or bring parts of it along.
-ELSEWHERE = ("academy/playground/", "academy/setup_environment.py", "academy/vendored.py")
+ELSEWHERE = ("academy/playground/", "academy/command/setup_environment.py", "academy/files/vendored.py")
 FILES = [path for path in sorted((ROOT / "academy").rglob("*.py")) if path != ROOT / "academy/book/layout.py"]
 
 

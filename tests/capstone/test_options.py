@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from academy.judge.mutants import import_source
 from annotated_examples.capstone import gpt, options, parallel
 from tests.capstone.test_gpt import SAME_MASKS, trained

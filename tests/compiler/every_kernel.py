@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from academy import device  # before triton
+from academy.runtime import device  # before triton
 from academy.compiler import catching, messages
 from academy.compiler.cards import card
 from academy.judge.public import Call, calls

@@ -6,7 +6,7 @@ only the compiler is another.
 Prints in JSON how many there were, and what is wrong with them.
 """
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
 import json
 import os
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 os.environ["TRITON_INTERPRET"], os.environ["CUDA_VISIBLE_DEVICES"] = "0", ""
 sys.path.insert(0, str(ROOT))
 
-from academy import device  # noqa: F401  before triton
+from academy.runtime import device  # noqa: F401  before triton
 from academy.book import layout
 from academy.compiler import stand_in, worker
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from academy import cache, compiler, imports
+from academy import compiler
 from academy.book import layout
 from academy.compiler.cards import CARDS
+from academy.files import cache, dependencies
 from academy.judge import public
 from academy.traces import store
 
@@ -26,8 +27,8 @@ EIGHT_BITS = ("fp8.", "mx.microscaling.")
 def compiled(arch: int, *options: str) -> dict:
     """What every_kernel.py says, kept until a kernel or the compiler changes."""
     sources = [*sorted((store.ROOT / "annotated_examples").rglob("*.py")), *layout.operations(store.ROOT)]
-    machinery = imports.made_by(
-        "academy.compiler.worker", "academy.judge.public", "academy.launch", "package:triton", "package:torch"
+    machinery = dependencies.made_by(
+        "academy.compiler.worker", "academy.judge.public", "academy.runtime.launch", "package:triton", "package:torch"
     )
     key = [machinery, arch, *options, (HERE / "every_kernel.py").read_text(), *map(Path.read_text, sources)]
     return cache.kept("every kernel", key, lambda: run(arch, *options))

@@ -11,9 +11,9 @@ import sys
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
+from academy.bench.collectives import Traffic
 from academy.judge.mutants import Mutant, assert_caught
-from academy.traffic import Traffic
 from annotated_examples.capstone import gpt, parallel
 from tests.distributed import ranks
 from tests.kernels.harness import ROOT

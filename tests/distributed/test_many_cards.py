@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from academy.traffic import ring_bytes
+from academy.bench.collectives import ring_bytes
 from tests.distributed.test_capstone import runpy_of_the_guide as guide
 from tests.kernels.harness import ROOT
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from triton.runtime.interpreter import InterpreterBuilder
 
-from academy import device
+from academy.runtime import device
 from academy.judge.mutants import Mutant, assert_caught
 from annotated_examples.common.symmetric import symmetric_memory
 from annotated_examples.distributed import all_gather_matmul as product

@@ -13,9 +13,10 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.bench.collectives import Traffic
+from academy.judge import accuracy
 from academy.judge.mutants import Mutant, assert_caught, upon
-from academy.traffic import Traffic
 from annotated_examples.common import ranks as shared
 from annotated_examples.distributed import vocab_parallel_cross_entropy as lesson
 from annotated_examples.distributed.vocab_parallel_entropy import (

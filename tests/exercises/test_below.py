@@ -1,8 +1,8 @@
 """What the exercises of "Below Triton" expect of numbers is what the simulator does."""
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
-from academy import device
+from academy.runtime import device
 
 import ast
 

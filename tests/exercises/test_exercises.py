@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.book import exercise_files
 from academy.book.learning_path import LearningPath
 from academy.exercises import marking

@@ -2,7 +2,7 @@
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.exercises import marking
 from tests.exercises import generic
 from tests.exercises.test_exercises import SAMPLE, SEED

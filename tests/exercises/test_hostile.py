@@ -2,7 +2,8 @@
 
 import pytest
 
-from academy import cli, device
+from academy.runtime import device
+from academy import cli
 from academy.exercises import limited
 from academy.judge.process import Limits
 from tests.exercises.hostile.corpus import CORPUS

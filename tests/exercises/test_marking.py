@@ -6,13 +6,14 @@ import textwrap
 import pytest
 import torch
 
-from academy import compiler, device
+from academy.runtime import device
+from academy import compiler
 from academy.book import exercise_files
 from academy.exercises import marking
 from academy.exercises.answer import Answer
 from academy.exercises.questions import Failed, Questions
 
-HEAD = "from academy import device\n\nimport torch\nimport triton\nimport triton.language as tl\n\n\n"
+HEAD = "from academy.runtime import device\n\nimport torch\nimport triton\nimport triton.language as tl\n\n\n"
 
 
 def write(folder, text):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.book import exercise_files
 from academy.exercises import marking
 from academy.judge import kernel_mutants

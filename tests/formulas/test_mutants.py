@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.formulas.mutation import engine, equations
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants as kernels

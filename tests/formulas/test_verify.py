@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from academy import cache, cli, imports
+from academy import cli
 from academy.book import syntax
+from academy.files import cache, dependencies
 from academy.formulas import Page, PageError, verify
 from academy.formulas.comparing import citations, coverage, equations, kernels
 from academy.formulas.mutation import equations as mutants
@@ -192,7 +193,7 @@ def test_what_has_passed_is_not_looked_at_again(tmp_path, monkeypatch):
         "backprop_math/softmax.md",
         "operations/softmax.py",
         "annotated_examples/tutorials/softmax.py",
-        "academy/launch.py",
+        "academy/runtime/launch.py",
     ],
 )
 def test_a_change_of_what_a_comparison_is_made_of_is_looked_at(file, tmp_path, monkeypatch):
@@ -200,12 +201,12 @@ def test_a_change_of_what_a_comparison_is_made_of_is_looked_at(file, tmp_path, m
         shutil.copytree(
             PROJECT.root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "playground")
         )
-    monkeypatch.setattr(imports, "ROOT", tmp_path)
+    monkeypatch.setattr(dependencies, "ROOT", tmp_path)
 
     def decides() -> list:
         project = Project(tmp_path)
         page = project.page(tmp_path / "backprop_math/softmax.md")
-        imports.made_of.cache_clear(), imports._made_by.cache_clear()
+        dependencies.made_of.cache_clear(), dependencies._made_by.cache_clear()
         return verify._decides(verify.declared(project, [page])[0][page.path], project)
 
     before = decides()

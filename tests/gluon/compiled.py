@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.compiler import catching
 from academy.compiler.cards import card
 from annotated_examples.gluon import flash_attention, flash_attention_backward, matmul, tile_copy

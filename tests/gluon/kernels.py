@@ -1,8 +1,8 @@
 """Small Gluon kernels, right and wrong, for the simulator's own tests."""
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
-from academy import device  # noqa: F401
+from academy.runtime import device  # noqa: F401
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -6,7 +6,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
-from academy import device  # noqa: F401  before triton
+from academy.runtime import device  # noqa: F401  before triton
 from annotated_examples.common.hopper import aligned, aligned_empty, described, tma_load, tma_store
 
 INPUTS = {"x": "rows cols"}

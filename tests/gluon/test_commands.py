@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 
 if not device.INTERPRET:
     pytest.skip("the simulator runs where kernels are interpreted", allow_module_level=True)
 
-from academy import simulate
+from academy.gluon import command as simulate
 
 MINE = Path(__file__).with_name("mine.py")
 

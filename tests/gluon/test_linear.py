@@ -1,11 +1,11 @@
 """Layouts in Python are those of Triton's compiler, which is asked."""
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
 import random
 from dataclasses import replace
 
-from academy import device  # noqa: F401
+from academy.runtime import device  # noqa: F401
 
 import pytest
 import triton

@@ -9,7 +9,8 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from academy import device, gluon
+from academy import gluon
+from academy.runtime import device
 from academy.gluon import units
 from academy.gluon.rewriting import MODELLED
 

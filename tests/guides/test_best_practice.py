@@ -28,8 +28,8 @@ def test_every_exception_is_needed():
 
 FAULTS = {
     "academy device comes first": (
-        "import triton\nfrom academy import device",
-        "from academy import device\nimport triton",
+        "import triton\nfrom academy.runtime import device",
+        "from academy.runtime import device\nimport triton",
     ),
     "imports point one way": (
         "from annotated_examples.fast.matmul import matmul",
@@ -158,4 +158,4 @@ def test_an_exception_that_nothing_needs_is_told(tmp_path):
 def test_a_backward_that_loses_second_derivatives():
     """PyTorch's own `once_differentiable` isn't enough; the guide "From PyTorch to Triton" says why."""
     (found,) = RULES["backwards are once differentiable"](KernelFile(FAULTS["backwards are once differentiable"][0]))
-    assert found.line == 3 and "academy.autograd" in found.message
+    assert found.line == 3 and "academy.runtime.autograd" in found.message

@@ -30,11 +30,13 @@ def test_kernels_import_the_modules_that_it_names():
     imported = set()
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module == "academy":
-                imported |= {f"academy.{alias.name}" for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("academy."):
-                imported.add(node.module)
-    assert imported == {name for name in QUOTED if re.fullmatch(r"academy\.\w+", name)}
+            if isinstance(node, ast.ImportFrom):
+                imported.add(node.module or "")
+            elif isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+    folders = {".".join(name.split(".")[:2]) for name in imported if name.partition(".")[0] == "academy"}
+    rule = TEXT.partition("- **Imports point one way.**")[2].partition("\n- **")[0]
+    assert folders == {"academy.runtime"} == set(re.findall(r"`(academy\.[\w.]+)`", rule))
 
 
 @pytest.mark.parametrize("place", sorted(name for name in QUOTED if re.fullmatch(r"[\w<>./]+/[\w<>./]*", name)))

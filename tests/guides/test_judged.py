@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.judge.subject import Tensor
 from academy.judge.trials import GROUPS
 from tests.kernels.harness import ROOT

@@ -48,7 +48,7 @@ def test_the_broken_one_is_wrong(name):
 
 
 def test_the_interpreter_hides_the_race():
-    from academy import device
+    from academy.runtime import device
 
     if not device.INTERPRET:
         pytest.skip("compiled, a race may show or not")

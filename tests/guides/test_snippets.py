@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from tests.kernels.harness import ROOT
 
 GUIDES = ROOT / "docs" / "guides"

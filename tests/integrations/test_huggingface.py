@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.integrations import huggingface
 from tests.integrations.models import LAYERS, MODELS, build, in_float64, step, tokens, transformers
 from tests.kernels.harness import DEVICE

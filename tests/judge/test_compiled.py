@@ -2,7 +2,8 @@
 
 import pytest
 
-from academy import compiler, device
+from academy.runtime import device
+from academy import compiler
 from academy.judge.session import File, Session
 
 pytestmark = pytest.mark.skipif(not device.INTERPRET or not compiler.available(), reason="compiled without a card")

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 import triton
 
-from academy import cli, device
+from academy.runtime import device
+from academy import cli
 from academy.judge.trials import GROUPS, INTERPRETED
 
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"

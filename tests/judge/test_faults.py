@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.book import exercise_files
 from academy.judge.mutants import Mutant
 from academy.judge.process import Limits

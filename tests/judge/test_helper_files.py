@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from academy import cli, device
+from academy.runtime import device
+from academy import cli
 from academy.judge.session import File, Session
 
 KERNELS = """

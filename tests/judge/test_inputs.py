@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.judge import layouts, special, subject
 from academy.judge.mutants import Mutant
 from academy.judge.session import File, Given, Session

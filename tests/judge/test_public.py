@@ -2,7 +2,7 @@
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.book import facts, layout
 from academy.book.syntax import public_functions
 from academy.judge import public as said

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 
 if not device.INTERPRET:
     pytest.skip("with a GPU nothing stands in", allow_module_level=True)
 
-from academy import checks
+from academy.runtime import checks
 from academy.compiler import stand_in
 from academy.judge.mutants import import_source
 from academy.judge.session import File, Session

@@ -2,7 +2,7 @@
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 from academy.judge.session import File, Session
 
 pytestmark = pytest.mark.skipif(not device.INTERPRET, reason="tensors without memory go through the interpreter")

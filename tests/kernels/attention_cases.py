@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.attention.flash_attention import flash_attention_reference
 from tests.kernels import harness
 from tests.kernels.harness import randn

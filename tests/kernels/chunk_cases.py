@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from academy import accuracy
+from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from tests.kernels import harness
 from tests.kernels.harness import randn

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 from annotated_examples.common.fp8 import rounded, rounded_by_hand
 
 

@@ -19,7 +19,7 @@ import numpy
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.judge.compare import (  # noqa: F401
     assert_bitwise_repeatable,
     assert_gradient_penalty_raises,

@@ -1,4 +1,4 @@
-"""Run by test_launch.py, in a process of its own: the key of `academy.launch` against Triton's specialisation.
+"""Run by test_launch.py, in a process of its own: the key of `academy.runtime.launch` against Triton's specialisation.
 
 A stand-in compiles nothing: for each set of arguments that Triton's own binder tells apart it returns another
 `CompiledKernel`, whose driver writes down what it gets. Random calls go through `launch`; the kernel that it used and
@@ -23,7 +23,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.jit import create_function_from_signature
 
-from academy import launch
+from academy.runtime import launch
 
 
 @triton.jit

@@ -13,7 +13,8 @@ import triton.language as tl
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import InterpreterError
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.common.activations import identity
 from annotated_examples.common.products import Product
 from tests.kernels import addresses, harness

@@ -27,7 +27,7 @@ from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from academy import checks, device, geometry, launch
+from academy.runtime import checks, device, geometry, launch
 from annotated_examples.common import norms
 from annotated_examples.fast import cross_entropy, decode, flash_attention, layernorm
 

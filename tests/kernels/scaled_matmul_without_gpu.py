@@ -1,5 +1,5 @@
 """What the compiler makes of products of codes for Hopper, without a GPU: how many of its instructions multiply codes,
-and how many add float32 numbers. And what `academy.launch` describes tiles with, for both kinds of kernels."""
+and how many add float32 numbers. And what `academy.runtime.launch` describes tiles with, for both kinds of kernels."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon import language as gl
 
-from academy import launch
+from academy.runtime import launch
 from annotated_examples.fp8 import scaled_matmul as lesson
 from annotated_examples.gluon import scaled_matmul as below
 

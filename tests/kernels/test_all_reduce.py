@@ -10,7 +10,8 @@ import re
 import pytest
 import torch
 
-from academy import accuracy, compiler
+from academy import compiler
+from academy.judge import accuracy
 from annotated_examples.common import symmetric
 from annotated_examples.distributed import all_gather_matmul as product
 from annotated_examples.distributed import all_reduce as lesson

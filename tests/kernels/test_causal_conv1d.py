@@ -24,7 +24,8 @@ import functools
 import pytest
 import torch
 
-from academy import accuracy, compiler
+from academy import compiler
+from academy.judge import accuracy
 from annotated_examples.fast import causal_conv1d as fast
 from annotated_examples.recurrences import causal_conv1d as lesson
 from operations import causal_conv1d as benchmark

@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.common import chunks as common
 from annotated_examples.fast import gated_delta_rule as delta
 from annotated_examples.fast import linear_attention as linear

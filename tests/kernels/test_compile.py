@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.judge import public
 from tests.kernels.harness import needs_torchs_own_triton, randn
 

@@ -8,7 +8,8 @@ import inspect
 import pytest
 import torch
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.classics import cross_entropy as lesson
 from annotated_examples.common import logits as shared
 from annotated_examples.fast import cross_entropy as fast

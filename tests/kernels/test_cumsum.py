@@ -22,7 +22,7 @@ The traps of running sums in use, and the check or mutant ("…") that holds eac
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.fast import cumsum as fast
 from annotated_examples.recurrences import cumsum as lesson
 from tests.kernels import harness

@@ -10,7 +10,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import decode as lesson
 from annotated_examples.attention.flash_attention import flash_attention_reference

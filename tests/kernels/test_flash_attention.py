@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.common import attention as common

@@ -9,7 +9,7 @@ import types
 import pytest
 import torch
 
-from academy import device, launch
+from academy.runtime import device, launch
 from annotated_examples.attention import flash_attention as lesson
 from annotated_examples.common import attention_tiles as tiles
 from annotated_examples.fast import flash_attention as fast

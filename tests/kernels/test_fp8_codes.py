@@ -6,7 +6,7 @@ import pytest
 import torch
 import triton
 
-from academy.device import DEVICE
+from academy.runtime.device import DEVICE
 from annotated_examples.common.fp8 import LARGEST
 from tests.kernels import harness
 from tests.kernels.fp8_kernels import codes_kernel

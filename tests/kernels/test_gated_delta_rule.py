@@ -34,7 +34,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.recurrences import gated_delta_rule as module
 from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.recurrences import gated_delta_rule as whole
 from annotated_examples.recurrences import gated_delta_rule_step as module
 from tests.kernels import chunk_cases, harness

@@ -9,7 +9,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.gemlite import gemm as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, LAYOUTS, Mutant, randn

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from academy import accuracy, compiler, device
+from academy.runtime import device
+from academy import compiler
 from academy.gluon import Deadlock, layouts, schedule
-from academy.judge import mutants, waits
+from academy.judge import accuracy, mutants, waits
 from annotated_examples.gluon import (
     flash_attention,
     flash_attention_backward,
     matmul,
     scaled_matmul,
     tile_copy,
-)  # first: academy.device comes before triton
+)  # first: academy.runtime.device comes before triton
 from tests.kernels import harness
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ import pytest
 import torch
 from triton.runtime import interpreter
 
-from academy import checks
-from academy.device import INTERPRET
+from academy.runtime import checks
+from academy.runtime.device import INTERPRET
 from academy.judge.public import Public, functions
 
 MANY = 70_000

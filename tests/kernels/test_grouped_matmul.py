@@ -24,7 +24,8 @@ The traps of grouped products in use, and the check or mutant ("…") that holds
 import pytest
 import torch
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.common import experts as common
 from annotated_examples.moe import grouped_matmul as lesson
 from tests.kernels import harness

@@ -18,7 +18,8 @@ as well, on the lesson's kernels where a matrix can't be described. The traps of
 import pytest
 import torch
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.common import ragged
 from annotated_examples.fast import grouped_matmul as fast
 from annotated_examples.moe import grouped_matmul as lesson

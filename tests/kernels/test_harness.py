@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from tests.kernels import harness
 
 

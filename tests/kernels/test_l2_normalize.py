@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.recurrences import l2_normalize as module
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from academy import accuracy, compiler
+from academy import compiler
 from academy.bench import ladder_run
 from academy.bench.run import dtype_name
 from academy.book import layout, syntax
 from academy.book.layout import ROOT
+from academy.judge import accuracy
 from academy.results import ladder
 from tests.kernels import harness
 
@@ -54,7 +55,7 @@ SCRIPT = """
 import sys
 
 sys.path.append({root!r})
-from academy import device
+from academy.runtime import device
 from academy.bench import ladder_run
 
 

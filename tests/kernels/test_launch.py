@@ -1,4 +1,4 @@
-"""academy/launch: a remembered launch runs the kernel that Triton would run, with the same arguments.
+"""academy/runtime/launch: a remembered launch runs the kernel that Triton would run, with the same arguments.
 
 Without a GPU the key is compared with Triton's own specialisation, a stand-in being where the driver is. On a GPU
 random sequences of launches are compared with plain ones: results, and which compiled kernel ran.
@@ -12,7 +12,7 @@ import threading
 import pytest
 import torch
 
-from academy import device, launch
+from academy.runtime import device, launch
 from annotated_examples.fast import (
     cross_entropy,
     decode,

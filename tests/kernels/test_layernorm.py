@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.classics import layernorm as lesson
 from annotated_examples.fast import layernorm as fast
 from tests.kernels import harness

@@ -56,7 +56,8 @@ import torch
 import triton
 import triton.language as tl
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.common import chunks as common
 from annotated_examples.recurrences import gated_delta_rule as delta_rule
 from annotated_examples.recurrences import linear_attention as module

@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.classics import cross_entropy
 from annotated_examples.classics import linear_cross_entropy as lesson
 from annotated_examples.common import logits as shared

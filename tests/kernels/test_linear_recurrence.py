@@ -26,7 +26,8 @@ import torch
 import triton
 import triton.language as tl
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.fast import linear_recurrence as fast
 from annotated_examples.recurrences import linear_recurrence as lesson
 from tests.kernels import harness

@@ -5,7 +5,7 @@
 import inspect
 import re
 
-from academy import device
+from academy.runtime import device
 from annotated_examples.classics import matmul as lesson
 from annotated_examples.common.tile_order import grouped_order
 from tests.kernels import harness, matmul_cases

@@ -12,7 +12,8 @@ from triton.compiler.errors import CompilationError
 from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.common.activations import identity
 from annotated_examples.fast import matmul as fast
 from annotated_examples.tutorials import matmul_autotuned as lesson

@@ -7,7 +7,8 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import InterpreterError
 
-from academy import accuracy, device
+from academy.runtime import device
+from academy.judge import accuracy
 from annotated_examples.tutorials import matmul_blocked as lesson
 from tests.kernels import addresses, harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn

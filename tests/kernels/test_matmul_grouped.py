@@ -11,7 +11,7 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import InterpreterError
 
-from academy import device
+from academy.runtime import device
 from annotated_examples.common import products
 from annotated_examples.common.products import Product
 from annotated_examples.tutorials import matmul_grouped as lesson

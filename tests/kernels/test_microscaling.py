@@ -28,7 +28,7 @@ import math
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.judge.fences import Fences
 from annotated_examples.common import mx
 from annotated_examples.mx import microscaling as lesson

@@ -25,7 +25,7 @@ The traps of such layers in use, and the check or mutant ("…") that holds each
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from annotated_examples.fast import moe_mlp as fast
 from annotated_examples.moe import moe_mlp as lesson
 from annotated_examples.moe import router

@@ -17,7 +17,7 @@ The traps of kernels that decode microscaled weights, and the check or mutant ("
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from academy.judge.fences import Fences
 from annotated_examples.fast import mx_matmul as fast
 from annotated_examples.mx import mx_matmul as lesson

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.common import activations, products
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, Mutant, randn

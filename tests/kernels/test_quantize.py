@@ -37,7 +37,7 @@ import math
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.judge.fences import Fences
 from annotated_examples.classics import dropout
 from annotated_examples.common import fp8

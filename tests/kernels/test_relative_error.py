@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from triton.runtime import interpreter
 
+from academy.runtime.device import DEVICE, INTERPRET
 from academy.book.layout import ROOT
-from academy.device import DEVICE, INTERPRET
 from annotated_examples.classics import cross_entropy, geglu, matmul, swiglu
 from annotated_examples.distributed.vocab_parallel_cross_entropy import vocab_parallel_cross_entropy
 from annotated_examples.fast import causal_conv1d as fast_conv

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.classics import rmsnorm as lesson
 from annotated_examples.common import norms
 from annotated_examples.fast import rmsnorm as fast

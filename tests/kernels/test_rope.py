@@ -5,7 +5,7 @@
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.classics import rope as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn

@@ -31,7 +31,7 @@ import inspect
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from academy.judge.fences import Fences
 from annotated_examples.common import experts as common
 from annotated_examples.moe import router as lesson

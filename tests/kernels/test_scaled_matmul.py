@@ -36,7 +36,7 @@ import re
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from academy.judge.fences import Fences, far_apart
 from annotated_examples.common.fp8 import eps_of_sums
 from annotated_examples.fast import scaled_matmul as fast
@@ -401,7 +401,7 @@ def without_gpu():
 
 
 def test_a_descriptor_of_a_gluon_kernel_has_a_layout():
-    """`academy.launch` makes both kinds: with the default layout, which the kernel expects, and without one."""
+    """`academy.runtime.launch` makes both kinds: with the default layout, which the kernel expects, and without one."""
     assert without_gpu()["descriptors"] == [True, True, False]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from academy import checks, device, script
+from academy.runtime import checks, device, script
 from academy.book import layout
 from tests.kernels.harness import ROOT
 

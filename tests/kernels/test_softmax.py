@@ -5,7 +5,7 @@
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.fast import softmax as fast
 from annotated_examples.tutorials import softmax as lesson
 from tests.kernels import harness

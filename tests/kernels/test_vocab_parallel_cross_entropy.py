@@ -10,7 +10,7 @@ import functools
 import pytest
 import torch
 
-from academy import accuracy
+from academy.judge import accuracy
 from annotated_examples.common import ranks as shared
 from annotated_examples.distributed import vocab_parallel_cross_entropy as lesson
 from annotated_examples.distributed import vocab_parallel_entropy as entropy

@@ -19,7 +19,7 @@ import triton
 from torch._dynamo.backends.common import aot_autograd
 from triton.backends.compiler import GPUTarget
 
-from academy import checks
+from academy.runtime import checks
 from annotated_examples.classics import cross_entropy, geglu, layernorm, swiglu
 from annotated_examples.fast import cross_entropy as fast_cross_entropy
 from annotated_examples.fast import layernorm as fast_layernorm

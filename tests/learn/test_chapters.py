@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 from academy.bench import notebook
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def test_a_chapter_has_its_parts(chapter):
     code = [cell for cell in cells if not cell.startswith(" [markdown]")]
     assert 'find_spec("annotated_examples")' in code[1] and "{{ repo_url }}" in code[1], "the first cell installs"
     assert code[1].startswith(' tags=["setup"] jupyter={"source_hidden": true} cellView="form"'), "and is folded"
-    assert "from academy import device" not in text.replace(code[1], ""), "all imports are in it"
+    assert "from academy.runtime import device" not in text.replace(code[1], ""), "all imports are in it"
     assert "?" in re.search(r"^# # (?:\d+\. )?\w.*?(?=^# %%)", text, re.M | re.S)[0].split("\n#\n")[1], (
         "opens with a question"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from academy import checks
+from academy.runtime import checks
 from academy.playground.bundle import RUNTIME
 from tests.playground.shim import shim
 

@@ -79,7 +79,7 @@ def test_no_command_to_copy_has_an_address_that_is_none():
 
 def test_code_that_a_page_links_to_is_on_a_site_without_a_repository():
     code = addresses.linked_code(ROOT, ROOT / "docs")
-    assert {"benchmarks/measuring.py", "benchmarks/host_time.py", "academy/launch.py"} <= code
+    assert {"benchmarks/measuring.py", "benchmarks/host_time.py", "academy/runtime/launch.py"} <= code
 
 
 def test_links_without_a_target_become_text():

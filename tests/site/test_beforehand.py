@@ -90,7 +90,7 @@ def test_what_is_kept_is_there_for_this_process(real, kind, about, monkeypatch):
 
 
 def project_parts_kept(name: str, key: list):
-    from academy import cache
+    from academy.files import cache
 
     found = cache.get(name, key)
     assert found, "nothing is kept under this key"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from academy import cache, imports
+from academy.files import cache, dependencies
 
 
 @pytest.fixture(autouse=True)
@@ -57,15 +57,15 @@ def test_a_value_that_is_not_to_be_kept_is_made_again():
 
 def test_other_code_is_another_key(tmp_path, monkeypatch):
     (tmp_path / "academy/part").mkdir(parents=True)
-    monkeypatch.setattr(imports, "ROOT", tmp_path)
+    monkeypatch.setattr(dependencies, "ROOT", tmp_path)
     found = set()
     for text in ("x = 1", "x = 2"):
         (tmp_path / "academy/part/one.py").write_text(text)
-        imports._made_by.cache_clear(), imports.made_of.cache_clear()
-        found |= {imports.made_by("academy.part.one"), imports.made_by("academy.part.one", "package:numpy")}
-    imports._made_by.cache_clear(), imports.made_of.cache_clear()
+        dependencies._made_by.cache_clear(), dependencies.made_of.cache_clear()
+        found |= {dependencies.made_by("academy.part.one"), dependencies.made_by("academy.part.one", "package:numpy")}
+    dependencies._made_by.cache_clear(), dependencies.made_of.cache_clear()
     assert len(found) == 4
-    assert imports.made_by("package:no-such-package") == imports.made_by()
+    assert dependencies.made_by("package:no-such-package") == dependencies.made_by()
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", None], ids=["empty", "nonsense", "half"])
@@ -138,7 +138,7 @@ def test_others_may_write_at_the_same_time(file):
     """Each of four processes keeps 50 values; all are there in the end."""
     script = f"""
 from pathlib import Path
-from academy import cache
+from academy.files import cache
 import sys
 cache.FILE = Path({str(file)!r})
 for number in range(50):

@@ -5,7 +5,8 @@ import textwrap
 
 import pytest
 
-from academy import cache, device
+from academy.runtime import device
+from academy.files import cache
 
 if not device.INTERPRET:
     collect_ignore_glob = ["test_*.py"]  # a compiled kernel can't be recorded

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from academy import cache, cli
+from academy import cli
+from academy.files import cache
 from academy.traces import store
 
 OWN = """

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from academy import device, interpreter
+from academy.runtime import device
+from academy import interpreter
 
 if not device.INTERPRET:
     pytest.skip("compiled kernels don't pass through the interpreter", allow_module_level=True)

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from academy import device
+from academy.runtime import device
 
 if not device.INTERPRET:
     pytest.skip("compiled kernels don't pass through the interpreter", allow_module_level=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from academy import device
+from academy.runtime import device
 
 if not device.INTERPRET:
     pytest.skip("compiled kernels don't pass through the interpreter", allow_module_level=True)

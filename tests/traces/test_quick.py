@@ -11,7 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from academy import device, interpreter
+from academy.runtime import device
+from academy import interpreter
 
 if not device.INTERPRET:
     pytest.skip("compiled kernels don't pass through the interpreter", allow_module_level=True)

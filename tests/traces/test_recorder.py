@@ -139,7 +139,7 @@ def EXAMPLE():
 def test_autotune_and_heuristics_are_seen_through(record):
     _, recording = record(
         """
-from academy import device
+from academy.runtime import device
 
 @device.autotune(configs=[triton.Config({"BLOCK": 4}), triton.Config({"BLOCK": 8})], key=["n"])
 @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from academy.traces import quotes, store
-from tests.test_command_line import ended
+from tests.command.test_command_line import ended
 
 SOURCE = """
 @triton.jit

@@ -1,7 +1,7 @@
 """Run a case's calls of a kernel on hostile inputs and compare them with the formulas as they are printed.
 
 The formula, read from the page's LaTeX, is evaluated in float64 from the very inputs that the kernel got. A result may
-be no worse than twice PyTorch's own error in that dtype (`academy.accuracy`).
+be no worse than twice PyTorch's own error in that dtype (`academy.judge.accuracy`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from academy import accuracy, trouble
 from academy.book.problems import Problem
+from academy.command import trouble
 from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
 from academy.formulas.meaning.formula import Formulas
 from academy.formulas.meaning.values import DTYPE
-from academy.judge import layouts
+from academy.judge import accuracy, layouts
 from academy.judge.fences import Fences, walled
 
 
@@ -292,7 +292,7 @@ class _Judge:
 
 
 def _device() -> torch.device:
-    from academy.device import DEVICE
+    from academy.runtime.device import DEVICE
 
     return DEVICE
 

@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from academy import trouble
 from academy.book import reviewed
 from academy.book.problems import PageError, Problem, report
+from academy.command import trouble
+from academy.command.progress import bar
 from academy.formulas import verify
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import equations, kernels
@@ -32,7 +33,6 @@ from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.judge import kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
-from academy.progress import bar
 
 LIST = "backprop_math/equivalent_mutants.toml"
 #: Mutants of one kernel file that are run by default: a fixed sample, spread over functions and kinds of change.
@@ -229,7 +229,7 @@ def main(files: list[Path] | None = None, only: str | None = None, every: bool =
         every: all mutants of each kernel in place of a sample (equations: always all).
     """
     os.environ.setdefault("TRITON_INTERPRET", "1")
-    from academy import device
+    from academy.runtime import device
 
     if not device.INTERPRET:
         raise RuntimeError("mutants of kernels run in Triton's interpreter: set TRITON_INTERPRET=1")

@@ -48,7 +48,7 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
     sys.path.insert(0, str(pathlib.Path(__file__).parents[3]))
 
-from academy import device, script
+from academy.runtime import device, script
 
 import functools
 

@@ -25,8 +25,8 @@ if __name__ == "__main__":  # run as a script: make the repository importable
 
     sys.path.insert(0, str(pathlib.Path(__file__).parents[3]))
 
-from academy import checks, device, script
-from academy.launch import Tiles, cdiv, launch
+from academy.runtime import checks, device, script
+from academy.runtime.launch import Tiles, cdiv, launch
 
 import functools
 

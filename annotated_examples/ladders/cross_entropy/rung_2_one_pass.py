@@ -12,7 +12,7 @@ warps, and blocks of 64 KB.
 **Predict:** a third of the traffic is gone.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

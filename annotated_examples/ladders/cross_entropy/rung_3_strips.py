@@ -8,7 +8,7 @@ its own. A strip belongs to one thread, so nobody waits before the trip is over.
 **Predict:** not a byte less. But is this kernel waiting for bytes?
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

@@ -8,7 +8,7 @@ exponentials and little else, so these extra instructions count.
 **Predict:** a kernel that waits for memory wouldn't notice.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

@@ -8,7 +8,7 @@ barrier keeps the two stores in order.
 **Predict:** one comparison and one subtraction less for each logit, and a barrier more for each row.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

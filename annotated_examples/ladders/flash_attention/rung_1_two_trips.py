@@ -8,7 +8,7 @@ again.
 **Predict:** three products instead of two. How much of the time is that?
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import math
 

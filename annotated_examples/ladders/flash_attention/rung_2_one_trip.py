@@ -9,7 +9,7 @@ lesson](../../attention/causal_attention.py).
 **Predict:** two products instead of three, and half of the loads of keys.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import math
 

@@ -10,7 +10,7 @@ change of base are one factor.
 **Predict:** fewer instructions in every round, but a round still waits for its tiles.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import math
 

@@ -8,7 +8,7 @@ of the row so far, [[tag: LN-merge]].
 **Predict:** a third of the loads is gone, but none of the bytes that come from memory.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 

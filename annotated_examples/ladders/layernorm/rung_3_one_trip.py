@@ -8,7 +8,7 @@ warps share it, so each thread holds 8 of its 4096 numbers.
 **Predict:** every byte moves once. Is it faster?
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 

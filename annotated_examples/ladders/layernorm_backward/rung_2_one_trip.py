@@ -9,7 +9,7 @@ shares.
 **Predict:** the bytes are nearly halved. Is the time?
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

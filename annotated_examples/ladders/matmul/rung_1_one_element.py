@@ -6,7 +6,7 @@ column of B and adds up.
 **Predict:** at 4096 in each direction there are 16 million programs, and each reads 8192 numbers to compute one.
 """
 
-from academy import checks  # before anything imports triton
+from academy.runtime import checks  # before anything imports triton
 
 import torch
 import triton

@@ -9,7 +9,7 @@ K takes 64. There is one stage: a tile is loaded, then multiplied, then the next
 **Predict:** each number now serves 128 or 256 sums.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

@@ -9,7 +9,7 @@ of a tile, and one thread issues it. What lies outside of a matrix arrives as ze
 **Predict:** fewer instructions and fewer registers, the same bytes and the same products.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

@@ -9,7 +9,7 @@ over tiles and the loop along K are one: the next tile's loads are on their way 
 **Predict:** 512 tiles on 132 multiprocessors: about four beginnings and ends less for each.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 

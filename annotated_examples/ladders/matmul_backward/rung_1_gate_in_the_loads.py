@@ -8,7 +8,7 @@ and writes it into `db.T`.
 **Predict:** one matrix less is written and read. What else happens to a tile that has to be changed?
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

@@ -5,7 +5,7 @@ product don't leave half of the GPU idle. But the code has both loops in it, and
 the more demanding one needs. Compare it with the gate as a kernel of its own.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

@@ -7,7 +7,7 @@ it again, in chunks.
 **Predict:** the matrix is read three times and written once. How much slower than a copy, which reads it once?
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

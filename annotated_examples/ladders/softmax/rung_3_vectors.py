@@ -12,7 +12,7 @@ rows are in progress, and the second trip finds more of its row in the cache.
 each other.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

@@ -9,7 +9,7 @@ and no thread waits for another until the row is done. Then all sums are merged,
 **Predict:** the bytes are the same. Does the waiting matter, when memory should be the limit?
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

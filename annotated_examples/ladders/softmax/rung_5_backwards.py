@@ -8,7 +8,7 @@ so that chunk is the most likely to have left it.
 **Predict:** nothing for rows that the cache holds anyway; something if all rows in progress together don't fit.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import triton
 import triton.language as tl

@@ -5,7 +5,7 @@ registers of a multiprocessor for one row. No second row fits, to load while thi
 anywhere is loaded 2 bytes at a time.
 """
 
-from academy import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 """A grid that is rounded down leaves the tail to nobody."""
 
 # --8<-- [start:imports]
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

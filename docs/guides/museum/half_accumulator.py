@@ -1,6 +1,6 @@
 """A sum kept in float16 stops growing."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """The kernel believes that every matrix is contiguous."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """The last group of tiles has fewer rows than the others."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

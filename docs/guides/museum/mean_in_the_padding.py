@@ -1,6 +1,6 @@
 """Subtracting the mean fills the masked lanes again."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """A row that is masked off entirely: minus infinity minus minus infinity."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

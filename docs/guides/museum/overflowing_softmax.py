@@ -1,6 +1,6 @@
 """exp of a large logit is infinite, and infinity over infinity is NaN."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """A backward pass that reuses the upstream gradient's memory."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

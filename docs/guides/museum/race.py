@@ -1,6 +1,6 @@
 """Two programs add to one element without an atomic."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """Without a mask the last program writes past the end."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

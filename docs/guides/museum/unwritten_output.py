@@ -1,6 +1,6 @@
 """The kernel adds to memory that nobody has set to zero."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

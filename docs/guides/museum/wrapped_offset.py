@@ -1,6 +1,6 @@
 """A 32-bit offset wraps around after 2^31 elements."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """A masked lane takes part in the reduction."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """`.sum().backward()` hands over one number, shown many times."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,6 +1,6 @@
 """A lock around a sum that programs add to in turn, as in the backward pass of Triton's LayerNorm tutorial."""
 
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 """Triton's own autotuner with a pretended clock, so that it can be watched without a GPU: for the guide."""
 
 # --8<-- [start:imports]
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

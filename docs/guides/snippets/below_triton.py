@@ -6,7 +6,7 @@ import re
 
 os.environ["TRITON_INTERPRET"] = "0"  # compile, even without a GPU
 
-from academy import device
+from academy.runtime import device
 from academy.compiler import cards, machine_code, stand_in
 
 import torch

@@ -1,7 +1,8 @@
 """A test of a kernel of one's own, whole: for the guide "Debugging"."""
 
 # --8<-- [start:test]
-from academy import accuracy, device
+from academy.judge import accuracy
+from academy.runtime import device
 
 import torch
 

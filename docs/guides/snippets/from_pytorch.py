@@ -1,7 +1,7 @@
 """One kernel on its way into PyTorch: for the guide "From PyTorch to Triton"."""
 
 # --8<-- [start:imports]
-from academy import autograd, device
+from academy.runtime import autograd, device
 
 import torch
 import triton

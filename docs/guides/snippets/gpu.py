@@ -1,7 +1,7 @@
 """Sums with the numbers of an H200, for the guide "How a GPU runs a Triton program"."""
 
 # --8<-- [start:imports]
-from academy import device
+from academy.runtime import device
 
 import torch
 import triton

@@ -1,7 +1,7 @@
 """What eight and four bits keep of a number, and what a scale does: for the guide "Low precision"."""
 
 # --8<-- [start:imports]
-from academy import device
+from academy.runtime import device
 
 import torch
 

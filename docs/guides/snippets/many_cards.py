@@ -4,7 +4,7 @@
 
 import torch
 
-from academy.traffic import ring_bytes
+from academy.bench.collectives import ring_bytes
 from annotated_examples.capstone.gpt import GPT, GPT_124M, PLAIN
 
 # --8<-- [end:imports]

@@ -1,7 +1,8 @@
 """What floating point does to a kernel, each effect alone: for the guide "Numerics"."""
 
 # --8<-- [start:imports]
-from academy import accuracy, device
+from academy.judge import accuracy
+from academy.runtime import device
 
 import torch
 import triton

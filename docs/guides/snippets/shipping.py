@@ -1,7 +1,7 @@
 """An operator on its way into other parts of PyTorch: for the guide "From PyTorch to Triton"."""
 
 # --8<-- [start:shipped]
-from academy import device  # before anything imports triton
+from academy.runtime import device  # before anything imports triton
 
 import torch
 import torch.distributed as dist

@@ -12,7 +12,7 @@ The gradient, [[tag: SQ-x]], needs the input again.
 **Contract.** `x` has any shape and any strides, in float32, float16 or bfloat16.
 """
 
-from academy import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script
 
 import torch
 import triton
