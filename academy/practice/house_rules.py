@@ -20,8 +20,8 @@ MOST_NAMES = 20
 MOST_NAMES_OF = {"attention/causal_attention.py": 14}
 #: How a kernel's arguments end that are a tensor's address.
 POINTERS = ("_ptr", "_tensor", "_desc")
-#: Lines of code of the example run, the script's last lines and the path set-up together.
-FRAME_LINES = 25
+#: Lines of code of the example run and the script's last lines together.
+FRAME_LINES = 20
 #: What tells the compiler or the cache more than the idea needs.
 HINTS = {"cache_modifier", "eviction_policy", "maxnreg", "tl.max_contiguous", "tl.multiple_of", "tl.max_constancy"}
 #: Groups that join kernels with models: they build on all others, and hold no lessons.
@@ -125,13 +125,13 @@ def public_functions_say_what_they_take(file: KernelFile) -> Iterator[Found]:
 
 
 def the_frame_is_short(file: KernelFile) -> Iterator[Found]:
-    """The example run, the script's last lines and the path set-up are no part of the lesson."""
+    """The example run and the script's last lines are no part of the lesson."""
     parts: list[ast.stmt] = [function for function in file.functions if function.name == "EXAMPLE"]
     parts += [n for n in file.tree.body if isinstance(n, ast.If) and "__name__" in ast.unparse(n.test)]
     spans = [range(part.lineno, (part.end_lineno or 0) + 1) for part in parts]
     length = sum(any(line in span for span in spans) for line in code_lines(file.text))
     if length > FRAME_LINES:
-        message = f"example, script and path set-up take {length} lines, {FRAME_LINES} at most"
+        message = f"example and script take {length} lines, {FRAME_LINES} at most"
         yield Found(parts[0].lineno, message)
 
 

@@ -35,13 +35,7 @@ that are all $-\infty$. A score that the mask hides changes nothing. But 0 · Na
 earlier queries, and in the backward pass so may one in a key or a query, as in PyTorch's products.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import math
 

@@ -20,13 +20,7 @@ head of the cache are rows of one tile, so that the cache is read once for all o
 keys or values that count makes the rows of its own sequence and head NaN. Forward only.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import math
 import os

@@ -34,14 +34,9 @@ which has hundreds of kernels to launch, would be part of what is compared: with
 [[bench: capstone/ours/loop]], and the compiled one [[bench: capstone/torch.compile/loop]].
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import device, script
-
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -38,13 +38,7 @@ token among thousands, and that is what every fourth layer is for. At 1024 token
 what the page shows is whether it learns as well.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, script
+from academy.runtime import checks, script  # missing? Run make in the clone, then .venv/bin/python
 
 import dataclasses
 import math

@@ -18,17 +18,12 @@ Without a GPU, the processes talk through gloo and their kernels are interpreted
 command uses NCCL. How many bytes travel, and when that binds, is in [Many cards](../../docs/guides/many-cards.md).
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import device, script
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import dataclasses
 import itertools
 import os
+import sys
 
 import torch
 import torch.distributed as dist

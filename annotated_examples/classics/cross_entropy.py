@@ -30,13 +30,7 @@ row's gradient NaN; $-\infty$ has the probability 0. With a cap, infinities coun
 never counts, while PyTorch's gradient there can be NaN.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import torch.nn.functional as F

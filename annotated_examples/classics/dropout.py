@@ -21,13 +21,7 @@ elements, so each layer and each step needs a seed of its own. A tensor that isn
 dropped NaN becomes 0, which PyTorch's multiplication leaves NaN.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

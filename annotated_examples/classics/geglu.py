@@ -31,13 +31,7 @@ makes that NaN; here the activation keeps its small value down to about −13, a
 Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives NaN.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import torch.nn.functional as F

@@ -25,13 +25,7 @@ the sums over the vocabulary and over the rows. Any strides are allowed. Labels,
 `cross_entropy_loss`, and so is what becomes of a NaN or an infinity among the logits.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import torch.nn.functional as F

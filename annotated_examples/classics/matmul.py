@@ -29,13 +29,7 @@ the inputs' dtype. float32 inputs are multiplied in full precision, unless PyTor
 A NaN in `a` reaches its own row of the result, one in `b` its own column, as in PyTorch.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

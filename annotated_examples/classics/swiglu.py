@@ -29,13 +29,7 @@ that gives 0 for gates below about −20, and an infinite `up` makes it NaN; her
 is infinite. Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives NaN.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, device, script
+from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import torch.nn.functional as F

@@ -26,13 +26,7 @@ what its plain product is slower than cuBLAS's, and it meets the other ranks thr
 rank's own, of the same dtype, any strides. Sums are float32, products of float32 exact. Forward only.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import threading
 

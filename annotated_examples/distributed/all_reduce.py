@@ -29,13 +29,7 @@ same shape and dtype. The sum is made in float32, in the order of the ranks, and
 bits. `memory` comes from `symmetric_memory`, has the dtype of `x`, and may be used again at once. It has no gradient.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -29,13 +29,7 @@ options, and all get the same bits. An error that only one rank raises leaves th
 collective. NaN, infinities and ignored rows are as in [cross entropy](../classics/cross_entropy.py).
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import torch.nn.functional as F

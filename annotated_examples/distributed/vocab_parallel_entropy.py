@@ -18,13 +18,7 @@ saved these logits gets a wrong gradient.
 number of columns; or a `DTensor` with the placement `Shard(-1)`. A logit of −∞ has the probability 0 and adds nothing.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -20,13 +20,7 @@ memory, whatever rows lie in it, needed 0.6 times as long for rows of 33 numbers
 **Contract.** The lesson's. The order in which a row is added up depends on its length and on the number of rows.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
 
 import functools

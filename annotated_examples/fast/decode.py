@@ -29,13 +29,7 @@ per tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
 **Contract.** The lesson's. float32, a scale that isn't positive, and more than 256 parts are left to its kernels.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.geometry import Prepared, remembered
 
 import torch

@@ -56,13 +56,7 @@ kernels.
 #
 # [[ladder: flash_attention]]
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import device, script
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.geometry import Prepared, remembered
 from academy.runtime.launch import cdiv
 

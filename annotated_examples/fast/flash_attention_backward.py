@@ -50,13 +50,7 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
 **Contract.** As the lesson's launcher. What no descriptor fits is left to the lesson's kernels.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import device, script
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.geometry import Prepared, remembered
 from academy.runtime.launch import Tiles, cdiv
 

@@ -29,13 +29,7 @@ PyTorch's own grouped product took [[bench: grouped_matmul/ladder/torch/rows_ms]
 **Contract.** That of the lesson. float32, and matrices that no descriptor can describe, are left to its kernels.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
 
 import torch

@@ -27,13 +27,7 @@ from zero, as long as float32 can still tell its numbers apart.
 #
 # [[ladder: layernorm_backward]]
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.geometry import Prepared, knowing, remembered
 from academy.runtime.launch import cdiv
 

@@ -24,13 +24,7 @@ fifth, [[bench: linear_cross_entropy:lean/8192x4096x128256/forward+backward/ms]]
 **Contract.** That of the lesson.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
 
 import functools

@@ -18,13 +18,7 @@ most of the card is idle. Then the sequence itself could be cut into parts, as [
 float32. In what order a sequence is joined depends on how many channels there are in all.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
 
 import torch

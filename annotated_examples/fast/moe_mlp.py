@@ -39,13 +39,7 @@ is needed, so the forward pass holds no more memory at a time.
 **Contract.** That of the lesson.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, device, script
+from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import launch
 
 import torch

@@ -56,13 +56,7 @@ cuBLAS's [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/1_row_ms]]. With
 [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/64_rows_ms]].
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, cdiv, launch
 
 import functools

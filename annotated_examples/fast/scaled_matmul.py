@@ -39,13 +39,7 @@ are copied first: one byte read and one written for each.
 lesson's.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import device, script
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, cdiv, launch
 
 import functools

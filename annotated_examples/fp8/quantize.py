@@ -30,13 +30,7 @@ other group is touched. Forward only: rounding has no useful derivative, and
 [the derivation](../../backprop_math/fp8.md) says what is used instead.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

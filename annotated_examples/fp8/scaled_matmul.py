@@ -45,13 +45,7 @@ them; libraries that ask for the reciprocal exist. The result is rounded once, a
 reaches its own rows only, one in `b` its own columns. Forward only.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -51,13 +51,7 @@ scores that a query sees makes its row NaN, and so do scores that are all $-\inf
 [The backward pass](flash_attention_backward.py) has a page of its own.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

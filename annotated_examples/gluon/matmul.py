@@ -27,13 +27,7 @@ once. Matrices whose rows (or, for `b`, columns) don't begin at multiples of 16 
 are products of the same kind. No input is written to. The result's rows may lie further apart than they are long.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -53,13 +53,7 @@ multiples of 16 bytes, `b` the transpose of such a matrix (N, K), and none of th
 for 128 of K and, for `b`, 128 columns or a single one. The sum is rounded once. Hopper only, or the simulator.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, launch
 
 import torch

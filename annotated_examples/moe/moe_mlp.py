@@ -34,13 +34,7 @@ behind the second product. An expert of −1 is a dropped slot: it adds nothing,
 are no atomics, so the same call gives the same bits.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import torch.nn.functional as F

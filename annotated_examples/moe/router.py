@@ -31,13 +31,7 @@ NaN still gets `k` different experts, and NaN in its weights; other rows don't n
 Nothing waits for the GPU: how many rows an expert has, Python never learns.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -32,13 +32,7 @@ Results have PyTorch's dtypes, `float4_e2m1fn_x2` and `float8_e8m0fnu`, which ar
 Forward only.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -27,13 +27,7 @@ the dtype of `x`; all sums are float32 and are rounded once. A NaN or an infinit
 part of, as in PyTorch. The same call gives the same bits.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

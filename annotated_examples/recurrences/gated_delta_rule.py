@@ -26,13 +26,7 @@ nor the states.
 most 2. Keys should have length 1 at most: where $|1 - \beta \|k\|^2| > 1$ the state grows without bound.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, device, script
+from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import math
 from functools import partial

@@ -19,13 +19,7 @@ of them belongs to which row. States that no row names are never touched, and ma
 Forward only.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -33,13 +33,7 @@ but for their own rounding. A row of zeros stays zero. A NaN makes its row NaN; 
 its row 0.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

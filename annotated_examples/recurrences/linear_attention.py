@@ -33,13 +33,7 @@ and coming out. Sums and decays are float32. A NaN or an infinity in token t rea
 NaN, it may also reach earlier tokens of its chunk.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import math
 from functools import partial

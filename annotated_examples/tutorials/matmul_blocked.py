@@ -20,13 +20,7 @@ inputs that require one raise an error. A NaN in `x` reaches its own row of the 
 PyTorch.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -22,13 +22,7 @@ and nothing is copied in either pass. Sums are formed in float32, and the result
 ever written to. A NaN in `x` reaches its own row of the result, one in `y` its own column, as in PyTorch.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

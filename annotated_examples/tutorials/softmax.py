@@ -31,13 +31,7 @@ reports an error. And `softmax(x).sum()` is the number of rows, whatever `x` is:
 built on it passes for any kernel that returns something small, so the tests use a random upstream gradient.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-
-from academy.runtime import autograd, checks, device, script
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton

@@ -23,14 +23,8 @@ FILES = layout.kernels(ROOT)
 #: Folders of files that are no scripts; `academy bench --ladder` runs the rungs of ladders.
 NO_SCRIPTS = {*layout.WITHOUT_PAGES, "capstone"}
 SCRIPTS = [path for path in FILES if layout.group(ROOT, path) not in NO_SCRIPTS]
-PATH_SET_UP = """
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[{depth}]))
-
-from academy import """
+#: Python shows the line of an import that fails.
+ADVICE = "# missing? Run make in the clone, then .venv/bin/python"
 
 
 @pytest.fixture
@@ -72,9 +66,18 @@ def test_exit_status_0(run, path, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=relative)
-def test_the_repository_is_found_by_the_script_itself(path):
-    depth = len(path.relative_to(ROOT).parts) - 1
-    assert path.read_text("utf-8").count(PATH_SET_UP.format(depth=depth)) == 1
+def test_its_first_import_says_what_to_do_where_academy_is_missing(path):
+    text = path.read_text("utf-8")
+    first = next(node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom))
+    line = text.splitlines()[first.lineno - 1]
+    assert line.startswith("from academy.runtime") and line.endswith(f"  {ADVICE}"), line
+
+
+def test_that_advice_is_shown():
+    """Without the packages of an environment, as a system's own Python."""
+    command = [sys.executable, "-I", "-S", str(ROOT / "annotated_examples/tutorials/softmax.py")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "No module named 'academy'" in done.stderr and ADVICE in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,7 @@ All these are times of a CUDA graph. A call from Python costs the CPU more time 
 That is why a model that generates token by token is captured in a graph.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[3]))
-
-from academy.runtime import device, script
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import functools
 

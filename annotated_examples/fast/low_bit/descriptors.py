@@ -19,13 +19,7 @@ the shifts are left out. With one row, that took the product from [[bench: gemm_
 contiguous and begin at multiples of 16 bytes. [low_bit_matmul](__init__.py) sees to all that.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[3]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, cdiv, launch
 
 import functools

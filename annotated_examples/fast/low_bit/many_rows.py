@@ -17,13 +17,7 @@ With 64 rows the product took [[bench: gemm_splitK/ladder/arranged ahead/64_rows
 16 bytes. Dequantizing takes every format and any strides. [low_bit_matmul](__init__.py) sees to all that.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[3]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
 
 import torch

@@ -18,13 +18,7 @@ from [[bench: gemm/ladder/gemm/forward_ms]] to [[bench: gemm/ladder/split-K by p
 bits.
 """
 
-if __name__ == "__main__":  # run as a script: make the repository importable
-    import pathlib
-    import sys
-
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[3]))
-
-from academy.runtime import checks, device, script
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
 
 import functools
