@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from academy.judge import elements
+from academy.judge import elements, steps
 
 BAD = {"NaN": float("nan"), "-NaN": float("-nan"), "+inf": float("inf"), "-inf": -float("inf")}
 #: The gradient that comes from above is an input too.
@@ -167,16 +166,10 @@ def wrong(
 
 
 def decomposed(function: Callable) -> Callable:
-    """The same function of PyTorch, its fused operations replaced by the sums and products that PyTorch says they are:
-    their code for a CPU sometimes gives a NaN where those give an infinity or a number."""
-    table = torch._decomp.core_aten_decompositions()
-
-    class Decomposed(TorchDispatchMode):
-        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-            return table.get(operation, operation)(*args, **(kwargs or {}))
+    """The same function of PyTorch, step by step."""
 
     def call(*args, **kwargs):
-        with Decomposed():
+        with steps.Steps():
             return function(*args, **kwargs)
 
     return call

@@ -181,7 +181,7 @@ class Subject:
         for name, tensor in self.tensors.items():
             value = tensor.make(sizes, generator)
             if value.is_floating_point():
-                value = value * scale + offset
+                value = value * scale + (abs(offset) if tensor.sign else offset)
                 value = value.to(getattr(torch, tensor.dtype) if tensor.dtype else dtype)
             found[name] = value.to(DEVICE)
         return found
@@ -190,6 +190,7 @@ class Subject:
         if not isinstance(value, torch.Tensor):
             return value
         if value.dtype == torch.float32:
+            offset = abs(offset) if bool((value >= 0).all()) else offset  # it may have to be so
             value = (value.double() * scale + offset).to(dtype)
         return value.to(DEVICE)
 

@@ -15,8 +15,10 @@ from academy.judge.subject import ANY, Subject, Tensor
 
 #: No multiple of a block; the rows come first.
 ODD = (5, 37, 19, 11, 23, 13)
-#: Longer than most blocks, and more than most numbers of rows that one program takes.
-LONG, MANY = 1037, 131
+#: Longer than most blocks, and more than most numbers of rows that one program takes: one past 128.
+LONG, MANY = 1037, 129
+#: A multiple of 16, which a launch is specialised for, and of no larger power of two, which blocks are.
+SIXTEENS = 48
 #: More than a fixed number of programs may take: 100 of 1024 elements, for example.
 MANY_ELEMENTS = 110_000
 #: More than axis 1 of a grid takes; and the sizes beside it that are tried, for a tensor of more than 2³¹ elements.
@@ -24,14 +26,14 @@ LONGEST = (70_001, 9_001)
 OTHERS = tuple(2 * int(1.5 * 1.03**power) + 1 for power in range(340))
 #: group -> what it tries, for readers
 GROUPS = {
-    "sizes": "odd sizes, one element, no elements, whole blocks, more than one block, more than 10⁵ elements",
+    "sizes": "odd sizes, one element, none, whole blocks, multiples of 16, equal sizes, more than 10⁵ elements",
     "options": "every combination of the other arguments",
     "configurations": "each configuration of an autotuned kernel, and the call that tunes it",
     "ranks": "a leading dim less, one more, two more: refused, or right",
     "layouts": "strided, transposed, sliced inputs and upstream gradients; each dim farther apart, or expanded",
     "dtypes": "each dtype, also over long rows; one input in another dtype than the rest",
-    "values": "rows of zeros, one-hot and constant rows, ties, ±0; one input all zeros",
-    "magnitudes": "values around ±10⁴, around 10⁴ that differ by about 1, and below 10⁻⁶",
+    "values": "rows of zeros, one-hot and constant rows, ties, ±0, falling by decades; one input all zeros",
+    "magnitudes": "values around ±10⁴, around 10⁴ and -10⁴ that differ by about 1, and below 10⁻⁶",
     "lanes": "lanes behind a mask as NaN and as very large numbers",
     "programs": "other orders; races, of threads too; memory that nobody wrote; accesses outside of a tensor",
     "offsets": "rows 2³⁰ elements apart, in an input or the upstream gradient; more than 2³¹ elements; large grids",
@@ -52,8 +54,9 @@ class Trial:
 
     sizes: (dim, size) pairs. rank: of the first tensor, if it isn't the one that INPUTS says. layout: of all tensors
     that are inputs, see `layouts.laid_out`. values: a kind of `academy.judge.special`, or the name of a tensor that
-    is all zeros. upstream: the gradient from above: random, sum (zero strides), zero, or a layout. how: the procedure
-    of `trying` or `calls`, "compare" most of the time. detail: what that procedure needs to know.
+    is all zeros. sums: "exact", in any order, of halves; "growing", of positive numbers. upstream: the gradient from
+    above: random, sum (zero strides), zero, or a layout. how: the procedure of `trying` or `calls`, "compare" most of
+    the time. detail: what that procedure needs to know.
     """
 
     group: str
@@ -64,6 +67,7 @@ class Trial:
     rank: int = 0
     layout: str = "nan_fenced"
     values: str = ""
+    sums: str = ""
     scale: float = 1.0
     offset: float = 0.0
     upstream: str = "random"
@@ -104,6 +108,11 @@ class Plan:
     def narrow(self) -> str:
         """The dtype that takes least memory."""
         return next((dtype for dtype in ("float16", "bfloat16") if dtype in self.subject.dtypes), self.dtype)
+
+    @property
+    def coarse(self) -> str:
+        """The dtype with fewest digits."""
+        return "bfloat16" if "bfloat16" in self.subject.dtypes else self.narrow
 
     def trials(self, groups: list[str] | None = None) -> list[Trial]:
         made = [replace(trial, seed=self.seed) for group in groups or GROUPS for trial in self._group(group)]
@@ -173,20 +182,21 @@ class Plan:
         yield self.trial("odd sizes")
         yield self.trial("one element", self.chosen(dict.fromkeys(dims, 1)))
         yield self.trial("whole blocks", self.chosen({dim: 64 if place else 16 for place, dim in enumerate(dims)}))
+        equal = {dim: SIXTEENS if dim in dims[-2:] else 16 for dim in dims}
+        yield self.trial("equal multiples of 16", self.chosen(equal))
         for name, sizes in self.long():
             yield self.trial(name, sizes)
         for place, dim in enumerate(dims):
-            yield self.trial(f"129 {dim}", self.longer(dim, 129))
-            if place or len(dims) == 1:
-                yield self.trial(f"512 {dim}", self.longer(dim, 512))
+            for size in (129, 512) if place or len(dims) == 1 else ():  # so many rows are MANY
+                yield self.trial(f"{size} {dim}", self.longer(dim, size))
             yield self.trial(f"1 {dim}", self.odd(**{dim: 1}))
         counted = {tensor.below for tensor in self.subject.tensors.values()}  # without elements there is no index
         for dim in dims:
             if dim not in self.subject.sizes and dim not in counted:
                 yield self.trial(f"0 {dim}", self.odd(**{dim: 0}))
-        yield from self._many_elements()
+        yield from self._many_elements("", sums="exact")
 
-    def _many_elements(self) -> Iterator[Trial]:
+    def _many_elements(self, prefix: str, **options: Any) -> Iterator[Trial]:
         """The largest tensor has so many. In the interpreter in the last dim, where a program is mostly as long as it
         likes; on a GPU in the first: many programs cost nothing there, and so long a block may compile for minutes."""
         tensors = list(self.subject.tensors.values())
@@ -195,7 +205,7 @@ class Plan:
             sizes = lambda size: self.small(**{dim[1]: size})  # noqa: E731
             largest = lambda size: max(prod(each.shape(dict(sizes(size)))) for each in tensors)  # noqa: E731
             size = bisect_right(range(MANY_ELEMENTS), MANY_ELEMENTS, key=largest) - 1
-            yield self.trial("more than 10⁵ elements", sizes(size), how="many")
+            yield self.trial(f"{prefix}more than 10⁵ elements", sizes(size), how="many", **options)
 
     def _ranks(self) -> Iterator[Trial]:
         """Where INPUTS says "...", these are trials like others."""
@@ -241,11 +251,17 @@ class Plan:
                 yield self.trial(layouts.in_words("upstream gradient", layout), upstream=layout)
 
     def _dtypes(self) -> Iterator[Trial]:
+        """In the dtype with fewest digits a sum of many numbers stops growing if it is kept in it. Many rows take time,
+        so the first of them is large: such a sum loses all others."""
         for dtype in self.subject.dtypes:
-            if dtype != self.dtype:
-                yield self.trial(dtype, dtype=dtype)
-            for name, sizes in self.long():
-                yield self.trial(f"{dtype}, {name}", sizes, dtype=dtype)
+            yield self.trial(dtype, dtype=dtype)
+            long = zip(self.subject.dims, self.long()) if dtype != self.dtype else ()  # those are sizes like others
+            for dim, (name, sizes) in long:
+                outweighed = dtype == self.coarse and dict(sizes)[dim] == MANY
+                values = dict(values=special.OUTWEIGHED, sums="growing") if outweighed else {}
+                yield self.trial(f"{dtype}, {name}", sizes, dtype=dtype, **values)
+            if dtype == self.coarse:
+                yield from self._many_elements(f"{dtype}, ", dtype=dtype, sums="growing")
         free = [name for name, tensor in self.subject.tensors.items() if not tensor.dtype]
         if len(free) > 1 and self.narrow != self.dtype:
             for name in free:
@@ -253,7 +269,7 @@ class Plan:
                 yield self.trial(said, how="mixed", detail=f"{name} {self.narrow}")
 
     def _values(self) -> Iterator[Trial]:
-        for kind in special.KINDS:
+        for kind in [*special.KINDS, special.FALLING]:
             yield self.trial(kind, values=kind)
         for name, tensor in self.subject.tensors.items():
             if not tensor.dtype or "float" in tensor.dtype:
@@ -262,6 +278,7 @@ class Plan:
     def _magnitudes(self) -> Iterator[Trial]:
         yield self.trial("values around ±10⁴", scale=1e4)
         yield self.trial("values around 10⁴ that differ by about 1", offset=1e4)
+        yield self.trial("values around -10⁴ that differ by about 1", offset=-1e4)
         if self.dtype != "float16":
             yield self.trial("values below 10⁻⁶", scale=1e-8)
         if "float16" in self.subject.dtypes:

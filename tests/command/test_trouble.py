@@ -156,11 +156,16 @@ RIGHT = {
     "check": "tests/corpus/rows_that_are_left_out_fixed.py",
     "mutate": "--only equations backprop_math/vector_add.md",
     "judge": "--only sizes tests/corpus/rows_that_are_left_out_fixed.py",
-    "trace": "annotated_examples/classics/softmax.py",
+    "trace": "annotated_examples/tutorials/softmax.py",
     "compile": "annotated_examples/tutorials/vector_add.py",
     "simulate": "annotated_examples/gluon/flash_attention.py",
     "exercise": "list",
 }
+
+
+def test_what_is_right_is_there():
+    files = [word for call in RIGHT.values() for word in call.split() if "/" in word]
+    assert len(files) == len(RIGHT) - 1 and all((ROOT / file).exists() for file in files)
 
 
 @pytest.mark.nightly

@@ -20,7 +20,6 @@ import triton
 
 from academy.runtime import device
 from academy import cli
-from academy.judge.trials import GROUPS, INTERPRETED
 
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 TOOLS = ("judge", "trace", "compile", "simulate", "exercise check")
@@ -44,14 +43,6 @@ class Row:
     def __str__(self) -> str:
         return f"{self.path.relative_to(CORPUS).with_suffix('')} {self.tool}"
 
-    @property
-    def interpreted_only(self) -> str:
-        """Why it has nothing to try where kernels are compiled, or ""."""
-        asked = [group for word in self.tool.split() for group in word.split(",") if group in GROUPS]
-        if self.tool.startswith("simulate"):
-            return "the simulator runs on a CPU"
-        return "the interpreter alone shows it" if asked and {*asked} <= INTERPRETED_OR_REFUSED else ""
-
     def names(self, said: str) -> bool:
         if not self.line:
             return PLACE.search(said) is not None
@@ -70,8 +61,6 @@ def rows() -> list[Row]:
     return found
 
 
-#: Groups that say nothing on a card of a function without gradients that refuses such inputs.
-INTERPRETED_OR_REFUSED = {*INTERPRETED, "offsets"}
 #: Of a manifest without these columns: kernels that were written and listed before a tool had seen them. Its lines say
 #: where the mistake is, whichever element shows it.
 OUTSIDE = {"line": "", "card": "", "nightly": "every trial of many kernels"}
@@ -83,8 +72,8 @@ ROWS = rows()
 
 def case(row: Row):
     marks = [pytest.mark.nightly] if row.nightly else []
-    if not device.INTERPRET and (why := row.card or row.interpreted_only):
-        marks.append(pytest.mark.skip(reason=why))
+    if not device.INTERPRET and row.card:
+        marks.append(pytest.mark.skip(reason=row.card))
     if not BLOCK_POINTERS and "make_block_ptr" in row.path.read_text("utf-8"):
         marks.append(pytest.mark.skip(reason="Triton 3.9 has no block pointers any more"))
     if row.expected in ("missed", "blamed"):

@@ -22,7 +22,7 @@ interpreted = pytest.mark.skipif(not device.INTERPRET, reason="only the interpre
 
 #: file, edit, group of trials that finds it, what it says
 FAULTS = [
-    ("scaled", Mutant("tail", "x * scale + y, mask=mask", "x * scale + y"), "sizes", "outside of a tensor"),
+    ("scaled", Mutant("tail", "x * scale + y, mask=mask", "x * scale + y"), "sizes", "outside a tensor"),
     ("scaled", Mutant("grid", "triton.cdiv(n, 256)", "n // 256"), "sizes", r"out\[0\] was never written"),
     ("rows", Mutant("stride", "x.stride(0)", "cols"), "layouts", r"out\[1, 0\] is nan"),
     ("totals", Mutant("race", "tl.atomic_add(out_ptr + offs, above, mask=mask)",
@@ -30,6 +30,10 @@ FAULTS = [
      "programs", r"program 0 stores out_ptr\[0\] \(line \d+\) and program 1 reads it"),
     ("product", Mutant("dtype", "tl.dot(a, b,", "tl.dot(a.to(tl.float16), b.to(tl.float16),"),
      "dtypes", r"out\[0, \d\] is"),
+    ("norm", Mutant("a sum of rows", "dw = torch.zeros(cols, device", "dw = torch.zeros(cols, dtype=x.dtype, device"),
+     "dtypes", r"bfloat16, long rows: the gradient of weight\["),
+    ("sums_by_block", Mutant("a sum of columns", "dtype=tl.float32)", "dtype=x_ptr.dtype.element_ty)"),
+     "dtypes", r"bfloat16, more than 10⁵ elements: out\["),
     ("rows", Mutant("dtype of the result", "dtype=x.dtype, ", ""), "dtypes", "should have torch.bfloat16"),
     ("rows", Mutant("other", ', other=-float("inf")', ""), "lanes", "masked lanes hold 1e30"),
     ("rows", Mutant("grid of rows", "triton.cdiv(rows, 4)", "triton.cdiv(rows, 8)"), "sizes", r"out\[4, 0\] was never"),

@@ -58,6 +58,13 @@ FAULTS = [
      "sizes", "more than 10⁵ elements", "was never written"),
     (Mutant("multiples of 512", "n = out.numel()", "n = out.numel() - (x.shape[-1] % 512 == 0)"),
      "sizes", "512 cols", "was never written"),
+    (Mutant("multiples of 16", "n = out.numel()", "n = out.numel() - (x.shape[-1] % 32 == 16)"),
+     "sizes", "equal multiples of 16", "was never written"),
+    (Mutant("equal sizes", "n = out.numel()", "n = out.numel() - (x.dim() == 2 and 1 < x.shape[0] == x.shape[1])"),
+     "sizes", "equal multiples of 16", "was never written"),
+    (Mutant("far below zero", "def scaled(x, y):", "def scaled(x, y):\n    "
+            "x = -x if (y < -1000).all() and y.numel() > 9 else x"),
+     "magnitudes", "around -10⁴", "out"),
     (Mutant("a NaN with its sign", "out = x * tl.abs(y)", "bits = y.to(tl.int32, bitcast=True)\n    "
             "out = x * tl.abs(tl.where((bits < 0) & (bits > -8388608), 0.0, y))"),
      "non-finite", "NaN", "-NaN in y at .* hidden"),

@@ -1,0 +1,35 @@
+"""A reference step by step: its fused operations replaced by the sums and products that PyTorch says they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Steps(TorchDispatchMode):
+    """What is called within, and its backward pass. PyTorch's fused code for a CPU sometimes gives a NaN where the
+    steps give an infinity or a number.
+
+    eps: by up to so much, relatively, each step's result is changed, as rounding it would. In float64 that shows which
+    digits of the last result hang on the digits of those before.
+    """
+
+    def __init__(self, eps: float = 0.0, seed: int = 0):
+        super().__init__()
+        self.eps, self.table = eps, torch._decomp.core_aten_decompositions()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = self.table.get(operation, operation)(*args, **(kwargs or {}))
+        new = all(each.alias_info is None for each in operation._schema.returns)
+        return self.rounded(result) if self.eps and new else result
+
+    def rounded(self, result: Any) -> Any:
+        if isinstance(result, (tuple, list)):
+            return type(result)(self.rounded(each) for each in result)
+        if not torch.is_tensor(result) or not result.is_floating_point():
+            return result
+        part = 2 * torch.rand(result.shape, generator=self.generator, dtype=torch.float64) - 1
+        return result * (1 + self.eps * part).to(result)
