@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from academy.formulas.cases import case
 from academy.judge.public import Public
+from operations._exact import CHUNKS
 from operations._packed import ends, ends_made_inside, sequences_of
 from operations.linear_attention import CHUNK, SCALED, STATE, STATES, USUAL, gated_tokens, operations_of
 
@@ -16,6 +17,7 @@ FAST = "fast.gated_delta_rule"
 FUNCTION = "gated_delta_rule"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "gated_delta_rule"
+EXACT = {"atoms": CHUNKS}
 
 
 # ---------------------------------------------------------------- public functions

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from academy.formulas.cases import case
 from academy.judge.public import Public
 from operations._attention import WIDTH
+from operations._exact import CHUNKS
 from operations._packed import with_a_copied_state
 from operations.gated_delta_rule import short_keys, tame
 from operations.linear_attention import IN_CHUNKS
@@ -18,6 +19,7 @@ FAST = None
 FUNCTION = "gated_delta_rule_step_"
 AXES = ("batch", "heads", "head dimension")
 DERIVATION = "gated_delta_rule"
+EXACT = {"atoms": CHUNKS}
 
 
 # ---------------------------------------------------------------- public functions

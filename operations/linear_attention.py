@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from academy.formulas.cases import case
 from academy.judge.public import Public
 from operations._attention import WIDTH
+from operations._exact import CHUNKS
 from operations._packed import ends, ends_made_inside, sequences_of
 
 LESSON = "recurrences.linear_attention"
@@ -18,6 +19,7 @@ FAST = "fast.linear_attention"
 FUNCTION = "linear_attention"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "linear_attention"
+EXACT = {"atoms": CHUNKS}
 
 
 # ---------------------------------------------------------------- public functions

@@ -120,6 +120,12 @@ def load(path: Path) -> dict[str, Case]:
     return {name: value for name, value in found if isinstance(value, Case) and name not in taken}
 
 
+def without_rounding(path: Path) -> dict[str, Any]:
+    """What a file says of its cases for the comparison without rounding, in `EXACT`: `atoms`, helpers that approximate
+    a function; `sizes`, of some cases, by name ("": of all); `listed`, cases that it can't decide, and why."""
+    return {"atoms": {}, "sizes": {}, "listed": {}, **getattr(facts.load(path), "EXACT", {})}
+
+
 # ---------------------------------------------------------------- what is read from it
 @dataclass(frozen=True)
 class Target:

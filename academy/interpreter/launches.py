@@ -51,12 +51,14 @@ def _alone(run):
 
 
 def repair_indices() -> None:
-    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it."""
+    """The bound of a loop as an int: Triton 3.6 leaves that to a rule that NumPy 2.4 gave up, later versions do it. And
+    `x.T` as the builder's own operation."""
     original = interpreter._patch_lang_tensor
 
     def patch_lang_tensor(tensor, scope):
         original(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+        scope.set_attr(tensor, "T", property(tl.trans))
 
     interpreter._patch_lang_tensor = patch_lang_tensor
 

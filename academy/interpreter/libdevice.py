@@ -43,11 +43,16 @@ FUNCTIONS = {
 FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in _ALIASES.items()}
 
 
-def find(symbol: str):
-    """The function behind `__nv_tanhf`, `__nv_tanh`, `__nv_isnand`, `__nv_fast_expf`, or None."""
+def named(symbol: str) -> str | None:
+    """`tanh` of `__nv_tanhf` or `__nv_tanh`, `exp` of `__nv_fast_expf`: a name of `FUNCTIONS`, or None."""
     name = symbol.removeprefix("__nv_")
     for candidate in (name, name.removesuffix("f"), name.removesuffix("d")):
         for plain in (candidate, candidate.removeprefix("fast_")):
             if plain in FUNCTIONS:
-                return FUNCTIONS[plain]
+                return _ALIASES.get(plain, plain)
     return None
+
+
+def find(symbol: str):
+    """The function behind a symbol, or None."""
+    return FUNCTIONS.get(named(symbol) or "")

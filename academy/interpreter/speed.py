@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import linecache
 import operator
+from collections.abc import Iterator
+from unittest import mock
 
 import torch
 import triton.language as tl
@@ -14,6 +17,25 @@ from triton.language import semantic
 from triton.runtime import interpreter
 
 from academy.interpreter import kinds, moves, operators
+
+#: Whether usual operations take a short way, past the interpreter's builder.
+_short = True
+#: What has a short way: owner, name -> Triton's own.
+_thorough: dict[tuple[type, str], object] = {}
+
+
+@contextlib.contextmanager
+def thoroughly() -> Iterator[None]:
+    """Every operation passes the interpreter's builder, for who follows values through a kernel (`academy.exact`)."""
+    global _short
+    with contextlib.ExitStack() as stack:
+        for (owner, name), original in _thorough.items():
+            stack.enter_context(mock.patch.object(owner, name, original))
+        before, _short = _short, False
+        try:
+            yield
+        finally:
+            _short = before
 
 
 def quicken() -> None:
@@ -24,7 +46,7 @@ def quicken() -> None:
     """
     original_patch, original_call = interpreter._patch_lang, interpreter.GridExecutor.__call__
     languages_of: dict[object, tuple[str, ...]] = {}
-    changes_for: dict[tuple[str, ...], dict[object, dict[str, object]]] = {}
+    changes_for: dict[tuple, dict[object, dict[str, object]]] = {}
     never_restored: set[str] = set()
     running: list[set[str]] = []
     nothing = interpreter._LangPatchScope()
@@ -44,13 +66,13 @@ def quicken() -> None:
             return original_patch(function)
         if running:
             running[-1].update(names)
-        if names not in changes_for:
+        if (key := (_short, *names)) not in changes_for:
             scope, changes = original_patch(function), dict[object, dict[str, object]]()
             for owner, name, _ in scope._changes:
                 changes.setdefault(owner, {})[name] = vars(owner)[name]
-            changes_for[names] = changes
+            changes_for[key] = changes
             return scope
-        return _Replaced(changes_for[names])
+        return _Replaced(changes_for[key])
 
     @functools.wraps(original_call)
     def launch(self, *args, **kwargs):
@@ -79,6 +101,10 @@ def quicken() -> None:
     interpreter.FunctionRewriter._get_jit_fn_file_line = _file_line
     interpreter._patch_attr = _patch_attr
     kinds.keep_types()
+    _thorough.update(
+        ((semantic.TritonSemantic, name), vars(semantic.TritonSemantic)[name])
+        for name in ("cast", "broadcast_impl_value")
+    )
     operators.quicken_operands(semantic.TritonSemantic)
     moves.quicken_casts()
     _pass_tensors()
@@ -131,7 +157,9 @@ def _patch_attr(obj, name, member, builder, scope) -> None:
         kwargs["_semantic"] = interpreter.interpreter_semantic
         return inner(*args, **kwargs)
 
-    if obj is tl.tensor and name in operators.OPERATORS:
+    if not _short:
+        pass
+    elif obj is tl.tensor and name in operators.OPERATORS:
         new_member = operators.quick(name, new_member)
     elif obj is tl.tensor and name in moves.METHODS:
         new_member = moves.METHODS[name](new_member)

@@ -84,9 +84,9 @@ def called(comparison: Comparison, module: ModuleType, hostile: Inputs) -> None:
 class _Run:
     def __init__(self, comparison: Comparison, module: ModuleType, hostile: Inputs, memo: dict, walls: bool):
         self.comparison, self.module, self.hostile, self.memo = comparison, module, hostile, memo
-        self.walls = walls and _device().type == "cpu"
+        self.walls, self.sizes = walls and _device().type == "cpu", comparison.sizes
         self.front = comparison.page.front
-        self.generator = torch.Generator().manual_seed(1000 + HOSTILE.index(hostile))
+        self.generator = torch.Generator().manual_seed(1000 + [*HOSTILE, hostile].index(hostile))
         self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
         self.upstreams = [self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())]
         self.found: list[Problem] = []
@@ -95,7 +95,7 @@ class _Run:
     def draw(self) -> dict[str, Any]:
         """Inputs in the kernel's dtype, by Python name; symbols that are one number for the whole call are floats."""
         rows, *rest = self.hostile.lengths * (len(self.front.dims) + 1)
-        sizes: dict = {} if self.hostile.lengths == (1,) else self.comparison.sizes
+        sizes: dict = {} if self.hostile.lengths == (1,) else self.sizes
         free = {dim: sizes.get(dim, length) for dim, length in zip(self.front.free_dims, rest)}
         self.dims, chosen = self.front.lengths(free), sizes.get("rows", rows)
         self.row_shape = chosen if isinstance(chosen, tuple) else (chosen,)

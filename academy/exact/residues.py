@@ -1,0 +1,373 @@
+r"""Arithmetic without rounding: numbers modulo 3²⁰, 7¹¹, 11⁹ and 23⁷, in arrays.
+
+A finite float is $m \cdot 2^e$ with whole $m$ and $e$, and 2 has an inverse modulo any odd number. So every float,
+every constant and every whole number has a residue modulo $p^k$, and $+$, $-$, $\cdot$ and $/$ of residues are those
+of exact arithmetic: whatever order a kernel adds in, the sum is the same number. Three functions go along:
+
+- **exp** is $\exp(x) := (1 + p)^x$. It turns sums into products, which is all that softmax, its online form and
+  attention by blocks need: $\exp(x - m) / \sum \exp(x - m) = \exp(x) / \sum \exp(x)$. As $(1 + p)^{p^{k-1}} = 1$, it
+  needs $x$ modulo $p^{k-1}$ only. What base 2 makes of it: `LN2`, the logarithm of 2, is the factor between them.
+- **log** of whatever $p$ doesn't divide. Each such number is $\omega^t (1 + p)^x$, where $\omega$ is a root of unity of
+  order $p - 1$. Its logarithm is $x$, and beside it the *turn* $t$, which a later exp takes back. A turn that was
+  multiplied with something is lost: the number goes on without it, and only an exp of it is no residue any more.
+- **√**. Modulo these primes, all of them 3 modulo 4, $-1$ is no square. So of the two roots of a square one is a square
+  itself. It is taken: then $\sqrt a \sqrt b = \sqrt{ab}$. What is no square has no root.
+
+A number that has no residue is NAR ("not a residue"), and so is all that is computed from it: a denominator or an
+argument of a logarithm that $p$ divides, the root of what is no square. Infinities and NaN have marks of their own.
+
+`k` is at least 7, because modulo $p^k$ exp is a polynomial of degree $k - 1$, and $p$ divides $\exp(x) - 1$, $\tanh x$
+and the difference of two weights of a softmax: their $k$-th powers are 0.
+
+An array of residues has one more axis than its numbers, the last: one element for each of `PRIMES`. An element is a
+uint64: the residue in its lower 32 bits, the turn above, the marks on top.
+
+Sources: J. T. Schwartz, "Fast probabilistic algorithms for verification of polynomial identities", 1980 (equal at
+random points: equal); F. Q. Gouvêa, "p-adic Numbers", chapter 4 (exp and log, Hensel's lemma).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+PRIMES = (3, 7, 11, 23)
+POWERS = (20, 11, 9, 7)
+COUNT = len(PRIMES)
+_MODULI = [p**k for p, k in zip(PRIMES, POWERS)]
+
+U = np.uint64
+P, M = np.array(PRIMES, U), np.array(_MODULI, U)
+#: Which prime: an index beside those of tables.
+_EACH = np.arange(COUNT)
+#: Two results are compared modulo $p^{k-2}$: a logarithm knows its number modulo $p^{k-1}$, that of one once less.
+COMPARED = np.array([p ** (k - 2) for p, k in zip(PRIMES, POWERS)], U)
+
+NUMBER = U(2**32 - 1)
+_TURN, _TURNS, LOST = U(32), U(31), U(2**40)
+NAN, MINUS, PLUS, NAR = U(2**60), U(2**61), U(2**62), U(2**63)
+
+
+def _table(rows: int, entry: Callable[[int, int, int], int]) -> np.ndarray:
+    """A table of shape (rows, primes): `entry(row, p, k)`."""
+    return np.array([[entry(row, p, k) for p, k in zip(PRIMES, POWERS)] for row in range(rows)], U)
+
+
+def _generator(p: int) -> int:
+    """The smallest number whose powers are all numbers from 1 to p - 1."""
+    return next(g for g in range(2, p) if len({pow(g, t, p) for t in range(p - 1)}) == p - 1)
+
+
+def _root_of_unity(turn: int, p: int, k: int) -> int:
+    return pow(_generator(p), turn * p ** (k - 1), p**k)
+
+
+_LARGEST = max(PRIMES)
+_SQUARES = [{x * x % p for x in range(1, p)} for p in PRIMES]
+_UNITY = _table(_LARGEST - 1, _root_of_unity)
+#: A number modulo p -> its turn, its inverse, whether it is a square, the inverse of its root that is one.
+_TURN_OF = _table(_LARGEST, lambda y, p, k: next((t for t in range(p - 1) if pow(_generator(p), t, p) == y), 0))
+_INVERSE_OF = _table(_LARGEST, lambda y, p, k: pow(y, -1, p) if y % p else 0)
+_SQUARE = np.array([[y in squares for squares in _SQUARES] for y in range(_LARGEST)])
+_ROOT_OF = _table(
+    _LARGEST,
+    lambda y, p, k: next((pow(x, -1, p) for x in range(1, p) if x * x % p == y and pow(x, (p - 1) // 2, p) == 1), 0),
+)
+#: (1 + p)^(b · 256^j): an exponent of 32 bits is four bytes.
+_EXP = np.split(_table(1024, lambda row, p, k: pow(1 + p, row % 256 << 8 * (row // 256), p**k)), 4)
+#: (1 + p)^(-d · p^i), and p^i, or p^k where that is larger.
+_DIGITS = max(POWERS)
+_LOG = np.split(
+    _table(_LARGEST * _DIGITS, lambda row, p, k: pow(1 + p, -(row % _LARGEST) * p ** (row // _LARGEST), p**k)), _DIGITS
+)
+_POWER = _table(_DIGITS + 1, lambda i, p, k: p ** min(i, k))
+#: 2^e, for all exponents of float64 and of products with its fraction.
+_LEAST = -1140
+_TWO = _table(2300, lambda e, p, k: pow(2, e + _LEAST, p**k))
+_HALF = _TWO[-1 - _LEAST]
+
+
+# ---------------------------------------------------------------- what an element holds
+def _plain(a: np.ndarray) -> bool:
+    """Whether there is neither a turn nor a mark."""
+    return not a.size or bool(a.max() <= NUMBER)
+
+
+def marked(a: np.ndarray) -> np.ndarray:
+    """Where there is no residue: NAR, an infinity or NaN."""
+    return a >= NAN
+
+
+def infinite(a: np.ndarray) -> np.ndarray:
+    return (a & (PLUS | MINUS)) != 0
+
+
+def turned(a: np.ndarray) -> np.ndarray:
+    """Where there is a turn, a lost one included."""
+    return ((a > NUMBER) & (a < NAN)).astype(bool)
+
+
+def _joined(number: np.ndarray, turn: np.ndarray, lost: Any, bad: Any) -> np.ndarray:
+    out = number | ((turn % (P - U(1))) << _TURN) | np.where(lost, LOST, U(0))
+    return np.where(bad, NAR, out)
+
+
+def _parts(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Number, turn, whether a turn was lost, whether it is no residue."""
+    return a & NUMBER, (a >> _TURN) & _TURNS, (a & LOST) != 0, marked(a)
+
+
+def full(shape: tuple[int, ...], element: np.ndarray | U) -> np.ndarray:
+    """The same residue everywhere."""
+    return np.broadcast_to(element, (*shape, COUNT))
+
+
+# ---------------------------------------------------------------- numbers
+def whole(values: np.ndarray) -> np.ndarray:
+    """Residues of integers."""
+    values = np.asarray(values)
+    if values.dtype == np.uint64:
+        return values[..., None] % M
+    return np.mod(values.astype(np.int64)[..., None], M.astype(np.int64)).astype(U)
+
+
+def embed(values: np.ndarray) -> np.ndarray:
+    """Residues of floats, exactly; integers and truth values go as they are."""
+    values = np.asarray(values)
+    if values.dtype.kind != "f":
+        return whole(values)
+    values = values.astype(np.float64)
+    finite = np.isfinite(values)
+    fraction, exponent = np.frexp(np.where(finite, values, 0.0))
+    numerator = (fraction * 2.0**53).astype(np.int64)
+    out = (whole(numerator) * _TWO[exponent - 53 - _LEAST]) % M
+    return out if finite.all() else marks(values, out)
+
+
+def marks(values: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """`out`, but infinities and NaN where the floats are."""
+    mark = np.where(np.isnan(values), NAN, np.where(values > 0, PLUS, MINUS))[..., None]
+    return np.where(np.isfinite(values)[..., None], out, mark)
+
+
+# ---------------------------------------------------------------- arithmetic
+def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if _plain(a) and _plain(b):
+        total = a + b
+        return np.where(total >= M, total - M, total)
+    (r, t, lost, bad), (s, u, gone, worse) = _parts(a), _parts(b)
+    return _joined((r + s) % M, t + u, lost | gone, bad | worse)
+
+
+def minus(a: np.ndarray) -> np.ndarray:
+    r, t, lost, bad = _parts(a)
+    out = np.where(r == 0, r, M - r)
+    return out if _plain(a) else _joined(out, P - U(1) - t, lost, bad)
+
+
+def mul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """0 times what is no residue is 0. A turn stays with 1 and with the factors between logarithms of two bases."""
+    if _plain(a) and _plain(b):
+        return (a * b) % M
+    (r, t, lost, bad), (s, u, gone, worse) = _parts(a), _parts(b)
+    left, right = turned(a), turned(b)
+    keeps = left & ~right & _is_base(s)
+    kept = right & ~left & _is_base(r)
+    turn = np.where(keeps, t, np.where(kept, u, U(0)))
+    zero = ((a == 0) & ~infinite(b) & (b != NAN)) | ((b == 0) & ~infinite(a) & (a != NAN))
+    lost = np.where(keeps, lost, np.where(kept, gone, left | right)) & ~zero
+    return _joined(np.where(zero, U(0), (r * s) % M), np.where(zero, U(0), turn), lost, (bad | worse) & ~zero)
+
+
+def _is_base(s: np.ndarray) -> np.ndarray:
+    return (s == LN2) | (s == LOG2E) | (s == U(1))
+
+
+def inverse(a: np.ndarray) -> np.ndarray:
+    """1 / a; NAR where p divides a. (Newton's iteration: each round doubles the digits that are known.)"""
+    y = a & NUMBER
+    x = _INVERSE_OF[(y % P).astype(np.int64), _EACH]
+    good = (x != 0) & ~marked(a)
+    for _ in range(5):
+        x = x * ((U(2) + M - (y * x) % M) % M) % M
+    x = np.where(turned(a), x | LOST, x)
+    return np.where(good, x, NAR)
+
+
+def exp(a: np.ndarray) -> np.ndarray:
+    x, t, lost, bad = _parts(a)
+    out = _EXP[0][(x & U(255)).astype(np.int64), _EACH]
+    for j in (1, 2, 3):
+        out = out * _EXP[j][((x >> U(8 * j)) & U(255)).astype(np.int64), _EACH] % M
+    if _plain(a):
+        return out
+    return np.where(bad | lost, NAR, out * _UNITY[t.astype(np.int64), _EACH] % M)
+
+
+def log(a: np.ndarray) -> np.ndarray:
+    """The exponent and the turn; digit by digit, as (1 + p)^(d·p^i) is 1 + d·p^(i+1) modulo p^(i+2)."""
+    y = a & NUMBER
+    good = (a <= NUMBER) & (y % P != 0)
+    y = np.where(good, y, U(1))
+    t = _TURN_OF[(y % P).astype(np.int64), _EACH]
+    z = y * _UNITY[((P - U(1) - t) % (P - U(1))).astype(np.int64), _EACH] % M
+    x = np.zeros_like(z)
+    for i in range(_DIGITS - 1):
+        digit = (z - U(1)) // _POWER[i + 1] % P
+        z = z * _LOG[i][digit.astype(np.int64), _EACH] % M
+        x += digit * _POWER[i]
+    return np.where(good, x | (t << _TURN), NAR)
+
+
+def inverse_root(a: np.ndarray) -> np.ndarray:
+    """1 / √a, a square itself; NAR where a is no square."""
+    y = a & NUMBER
+    x = _ROOT_OF[(y % P).astype(np.int64), _EACH]
+    good = (x != 0) & (a <= NUMBER)
+    for _ in range(5):
+        x = x * ((U(3) + M - y * (x * x % M) % M) % M) % M * _HALF % M
+    return np.where(good, x, NAR)
+
+
+def root(a: np.ndarray) -> np.ndarray:
+    x = inverse_root(a)
+    return np.where(x == NAR, NAR, (a & NUMBER) * (x & NUMBER) % M)
+
+
+def power(a: np.ndarray, exponent: int) -> np.ndarray:
+    """a ** exponent, for a whole number."""
+    base, out = (inverse(a) if exponent < 0 else a), full(a.shape[:-1], U(1))
+    for bit in bin(abs(exponent))[2:]:
+        out = mul(out, out)
+        out = mul(out, base) if bit == "1" else out
+    return out
+
+
+def two_to_the(exponent: np.ndarray) -> np.ndarray:
+    """2 ** n for whole numbers between -1140 and 1159."""
+    return _TWO[exponent.astype(np.int64) - _LEAST]
+
+
+_MIXERS = [U(0x9E3779B97F4A7C15), U(0xC2B2AE3D27D4EB4F), U(0x165667B19E3779F9), U(0x27D4EB2F165667C5)]
+
+
+def scrambled(a: np.ndarray, seed: int) -> np.ndarray:
+    """A fixed function without identities, even: of a and -a the same number, else any."""
+    r, _, lost, bad = _parts(a)
+    r = r % COMPARED
+    x = np.minimum(r, (COMPARED - r) % COMPARED) + U(seed * 0x100000001)
+    for mixer in _MIXERS:
+        x = (x ^ (x >> U(29))) * mixer
+    return np.where(bad | lost, NAR, (x ^ (x >> U(32))) % M)
+
+
+# ---------------------------------------------------------------- sums
+def total(a: np.ndarray, axis: int | tuple[int, ...] | None, keepdims: bool = False) -> np.ndarray:
+    """The sum along axes of the numbers (not negative; None: all of them)."""
+    axes = tuple(range(a.ndim - 1)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
+    if _plain(a):
+        return a.sum(axes, dtype=U, keepdims=keepdims) % M
+    r, t, lost, bad = _parts(a)
+    number, turn = (part.sum(axes, dtype=U, keepdims=keepdims) for part in (r, t))
+    return _joined(number % M, turn, *(np.any(part, axes, keepdims=keepdims) for part in (lost, bad)))
+
+
+def running(a: np.ndarray, axis: int, function: Callable = add) -> np.ndarray:
+    """Sums (`mul`: products) of all elements up to each one along an axis."""
+    out = np.moveaxis(np.array(a), axis, 0)
+    for i in range(1, len(out)):
+        out[i] = function(out[i - 1], out[i])
+    return np.moveaxis(out, 0, axis)
+
+
+def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Products of matrices (..., rows, inner) and (..., inner, columns), each with the axis of primes behind.
+
+    float64 adds numbers below 2^53 exactly. With factors cut into halves of 16 bits, the sum of 2^21 products is one.
+    """
+    if _plain(a) and _plain(b):
+        return _product(a, b)
+    out = _product(np.where(turned(a) | marked(a), a & NUMBER, a), np.where(turned(b) | marked(b), b & NUMBER, b))
+    for test, mark in ((turned, LOST), (marked, NAR)):
+        some = [np.moveaxis(values.astype(np.float64), -1, 0) for values in (test(a), b != 0, a != 0, test(b))]
+        hit = np.moveaxis(some[0] @ some[1] + some[2] @ some[3], 0, -1) > 0
+        out = np.where(hit, mark if mark == NAR else out | mark, out)
+    return out
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a, b = (np.moveaxis(each & NUMBER, -1, 0) for each in (a, b))
+    low, high = U(0xFFFF), U(16)
+    halves = [[(each & low).astype(np.float64), (each >> high).astype(np.float64)] for each in (a, b)]
+    (a0, a1), (b0, b1) = halves
+    inner = a.shape[-1]
+    if inner >= 2**20:
+        raise ValueError(f"a product over {inner} elements: residues add up to 1,048,575 of them")
+    one, middle, top = (np.moveaxis(each, 0, -1).astype(U) for each in (a0 @ b0, a0 @ b1 + a1 @ b0, a1 @ b1))
+    return (((top % M << high) + middle) % M * U(2**16) + one) % M
+
+
+# ---------------------------------------------------------------- constants that stand for real numbers
+LN2 = log(whole(np.array(2))) & NUMBER
+LOG2E = inverse(LN2)
+#: π is any square. So √(2/π) is a residue where √2 is. (Elsewhere √4 isn't 2, and √(2/π) wouldn't be 2 / √(2π).)
+PI = np.array([next(n for n in range(1234567, 2**31) if n % p in s) for p, s in zip(PRIMES, _SQUARES)], U)
+
+
+@functools.cache
+def _symbols() -> dict[bytes, np.ndarray]:
+    """float32 bits -> residue, for short fractions times the constants that kernels are written with."""
+    two = whole(np.array(2))
+    known = {
+        1.0: whole(np.array(1)),
+        math.log2(math.e): LOG2E,
+        math.log(2): LN2,
+        math.pi: PI,
+        math.sqrt(2 / math.pi): root(mul(two, inverse(PI))),
+        1 / math.sqrt(2 * math.pi): inverse_root(mul(two, PI)),
+        math.sqrt(0.5): inverse_root(two),
+        2 / math.sqrt(math.pi): mul(two, inverse_root(PI)),
+    }
+    odd, exponents = range(1, 16, 2), np.arange(-12, 7)
+    fractions = [(a, b) for a in odd for b in odd if math.gcd(a, b) == 1]
+    tops, bottoms = np.array(fractions).T
+    scaled = mul(mul(whole(tops), inverse(whole(bottoms)))[:, None], two_to_the(exponents))
+    found: dict[bytes, np.ndarray] = {}
+    for value, residue in known.items():
+        floats = (value * tops / bottoms)[:, None] * 2.0**exponents
+        for sign, out in ((1, mul(residue, scaled)), (-1, minus(mul(residue, scaled)))):
+            pairs = zip((sign * floats).astype(np.float32).reshape(-1), out.reshape(-1, COUNT))
+            found.update((single.tobytes(), element) for single, element in pairs if single.tobytes() not in found)
+    return found
+
+
+_TEN = _table(130, lambda e, p, k: pow(10, e - 60, p**k))
+
+
+def literal(value: float) -> np.ndarray:
+    """The residue of a number that is written in code, or handed to a kernel, from the float32 that the kernel holds.
+
+    It stands for the first of these that rounds to it: a short fraction, also of log₂e, ln 2, π, √(2/π), 1/√(2π),
+    2/√π or 1/√2; 1/n; a binary fraction of up to 12 digits; a decimal one of up to 6, so that 0.134145 is three times
+    0.044715. Else it is exactly that float32.
+    """
+    with np.errstate(all="ignore"):
+        single = np.float32(value)
+    if not np.isfinite(single):
+        return embed(np.array(value, np.float64))
+    if (known := _symbols().get(single.tobytes())) is not None:
+        return known
+    if 0 < abs(single) < 1:
+        n = round(1 / float(single))
+        if abs(n) <= 2**16 and np.float32(1 / n) == single:
+            return inverse(whole(np.array(n)))
+    if single != 0 and not (math.frexp(single)[0] * 2**12).is_integer():
+        digits, _, exponent = np.format_float_scientific(single, trim="-").partition("e")
+        digits, _, behind = digits.partition(".")
+        if len(digits.lstrip("-") + behind) <= 6:
+            return mul(whole(np.array(int(digits + behind))), _TEN[int(exponent) - len(behind) + 60])
+    return embed(np.array(single))

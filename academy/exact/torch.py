@@ -1,0 +1,410 @@
+"""PyTorch with a residue beside each float: between a kernel's launches, in a reference, in a formula, in autograd.
+
+`Carrier` is a `TorchDispatchMode`: PyTorch hands it every operation that reaches memory, whoever called it, after
+autograd and `vmap` have made plain operations of it. So there is one rule for an operation, and none for a view: a view
+shares its storage, beside which the residues are (`memory`). It needs no second torch, and nothing is imported or
+replaced while it is off.
+
+Most operations are one of four kinds:
+
+- *moves* put elements elsewhere: the same operation is done with the residues, as int64;
+- *sums* with the factor 1 (`sum`, `cumsum`, `index_add` …): the same, and the remainder is taken afterwards;
+- *elementwise* ones have a rule in `array.RULES`;
+- what is *new* (`zeros`, `arange`, random numbers) is data, exactly the float that it is.
+
+What is none of these is taken apart by PyTorch's own table of decompositions. What that has not either is no residue
+(NAR), and counted in `lost` by its name. So is a number that leaves for Python, as `.item()`: that one comes back as a
+float without its residue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from academy.exact import array
+from academy.exact import residues as r
+from academy.exact.array import Numbers
+from academy.exact.memory import Memory
+
+_MOVES = frozenset(
+    """clone copy contiguous _to_copy cat stack index index_select gather take scatter index_put index_copy masked_fill
+    masked_scatter masked_select where repeat repeat_interleave roll flip constant_pad_nd tril triu embedding diag_embed
+    slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy new_empty_strided _reshape_copy
+    slice_backward select_backward diagonal_backward lift_fresh_copy _unsafe_index narrow_copy""".split()
+)
+_SUMS = frozenset(
+    """sum cumsum index_add scatter_add embedding_dense_backward unfold_backward trace
+    _index_put_impl _unsafe_index_put""".split()
+)
+_ELEMENTWISE = dict(
+    zip(
+        names := "neg reciprocal square abs exp exp2 expm1 log log2 log1p sqrt rsqrt sigmoid tanh sinh cosh".split(),
+        names,
+    )
+)
+_ELEMENTWISE |= {
+    name: name for name in "erf sin cos erfinv floor ceil trunc round sign fmod remainder copysign".split()
+}
+_ELEMENTWISE |= {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "sgn": "sign", "pow": "pow"}
+_ELEMENTWISE |= {"mul": "mul", "div": "div", "true_divide": "div"}
+_NEW = frozenset(
+    """zeros zeros_like ones ones_like new_zeros new_ones arange eye zero rand randn rand_like randn_like normal uniform
+    bernoulli exponential randint randint_like random scalar_tensor tril_indices native_dropout multinomial""".split()
+)
+#: Whose result is memory that nobody has written yet.
+_EMPTY = frozenset("empty empty_like empty_strided new_empty new_empty_strided resize set".split())
+_CHOSEN = {"max": True, "amax": True, "min": False, "amin": False}
+
+
+class Carrier(TorchDispatchMode):
+    """While it is entered, PyTorch's operations carry residues. lost: as in `triton.Following`."""
+
+    def __init__(self, memory: Memory):
+        super().__init__()
+        self.memory, self.lost = memory, Counter[str]()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: PyTorch need not import its compiler, which takes seconds, to keep out of this."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        schema = func._schema
+        name = schema.name.partition("::")[2]
+        name = name.rstrip("_") if name.endswith("_") and not name.endswith("__") else name
+        if name == "_local_scalar_dense":
+            return self._leaves(func, args)
+        writes = [
+            kwargs.get(each.name, args[place] if place < len(args) else None)
+            for place, each in enumerate(schema.arguments)
+            if each.alias_info is not None and each.alias_info.is_write
+        ]
+        if not writes and any(each.alias_info is not None for each in schema.returns):  # a view
+            out = func(*args, **kwargs)
+            return out
+        if func.namespace not in ("aten", "prims") or name in _EMPTY:
+            for tensor in _floats((args, kwargs)):
+                self.memory.know(tensor)
+            out = func(*args, **kwargs)
+            for tensor in _floats(out):
+                self.memory.know(tensor)
+            return out
+        if not _floats((args, kwargs)):
+            out = func(*args, **kwargs)
+            for tensor in _floats(out if not writes else writes):
+                self.memory.put(tensor, self._new(name, tensor, args, kwargs))
+            return out
+        rule = self._rule(name, func)
+        if rule is None:
+            return self._taken_apart(func, name, args, kwargs, writes)
+        moves = name in _MOVES or name in _SUMS
+        given = tree_map(self._residues if moves else self._numbers, (args, kwargs))
+        out = func(*args, **kwargs)
+        targets = _floats(writes) if writes else _floats(out)
+        if not targets:
+            return out
+        made = rule(func, name, targets, *given)
+        for tensor, residues in zip(targets, made):
+            self.memory.put(tensor, r.marks(_floats_of(tensor), np.broadcast_to(residues, (*tensor.shape, r.COUNT))))
+        return out
+
+    # ---------------------------------------------------------------- operands
+    def _numbers(self, value: Any) -> Any:
+        """A tensor of floats as `Numbers`, another tensor as it is; a Python float stays."""
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return Numbers(_floats_of(value), self.memory.of(value))
+        if isinstance(value, torch.Tensor):
+            return value.detach().clone()
+        return value
+
+    def _residues(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return self.memory.of(value)
+        return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+    def _operand(self, value: Any) -> Numbers:
+        if isinstance(value, Numbers):
+            return value
+        if isinstance(value, torch.Tensor):
+            return array.of(value.numpy())
+        return Numbers(
+            np.array(value, np.float64), r.literal(value) if isinstance(value, float) else r.whole(np.array(value))
+        )
+
+    # ---------------------------------------------------------------- rules
+    def _rule(self, name: str, func: Any) -> Callable | None:
+        if name in _MOVES:
+            return self._move
+        if name in _SUMS:
+            return self._sum
+        if name in _ELEMENTWISE:
+            return self._elementwise
+        return getattr(self, f"_do_{name}", None)
+
+    def _new(self, name: str, tensor: torch.Tensor, args: tuple, kwargs: dict) -> np.ndarray:
+        """Made of no float: data, or one number everywhere."""
+        numbers = [each for each in (*args, *kwargs.values()) if type(each) is float]
+        if name in ("full", "full_like", "new_full", "fill", "scalar_tensor", "masked_fill") and numbers:
+            return r.full(tuple(tensor.shape), r.literal(numbers[-1]))
+        return r.embed(_floats_of(tensor))
+
+    def _each_prime(self, func: Any, args: tuple, kwargs: dict, of: Callable) -> list[np.ndarray]:
+        """The operation on residues as int64, prime by prime. of: what is taken of an array of residues."""
+        kwargs = {key: value for key, value in kwargs.items() if key not in ("dtype", "out", "memory_format", "layout")}
+        outs = []
+        for prime in range(r.COUNT):
+
+            def taken(value: Any, prime: int = prime) -> Any:
+                if isinstance(value, np.ndarray):
+                    return torch.from_numpy(np.array(of(value)[..., prime], order="C").view(np.int64))
+                if type(value) is float:
+                    return int(np.array(r.literal(value)[prime]).view(np.int64))
+                return value
+
+            own_args, own_kwargs = tree_map(taken, (args, kwargs))
+            own_args = tuple(None if isinstance(each, torch.dtype) else each for each in own_args)
+            out = func(*own_args, **own_kwargs)
+            outs.append(out.numpy().view(np.uint64))
+        return outs
+
+    def _move(self, func: Any, name: str, targets: list, args: tuple, kwargs: dict) -> list[np.ndarray]:
+        if name in ("copy", "_to_copy"):
+            source, to = args[1 if name == "copy" else 0], targets[0]
+            if isinstance(source, np.ndarray) and to.itemsize > 1:  # rounding to float8 is a choice
+                return [source]
+            return [r.embed(_floats_of(to)) if isinstance(source, np.ndarray) else r.whole(source.numpy())]
+        if name in ("index_put", "_index_put_impl") and (kwargs.get("accumulate") or (len(args) > 3 and args[3])):
+            return self._sum(func, name, targets, args, kwargs)
+        if func._schema.name.endswith("_") and not name.endswith("_"):
+            func = _functional(func)
+        return [np.stack(self._each_prime(func, args, kwargs, lambda value: value), -1)]
+
+    def _sum(self, func: Any, name: str, targets: list, args: tuple, kwargs: dict) -> list[np.ndarray]:
+        if func._schema.name.endswith("_") and not name.endswith("_"):
+            func = _functional(func)
+        numbers = self._each_prime(func, args, kwargs, lambda value: value & r.NUMBER)
+        out = np.stack(numbers, -1) % r.M
+        values = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, np.ndarray)]
+        if any((each > r.NUMBER).any() for each in values):
+            for mark, test in ((r.LOST, r.turned), (r.NAR, r.marked)):
+                hit = (
+                    np.stack(
+                        self._each_prime(func, args, kwargs, lambda value, test=test: test(value).astype(np.uint64)), -1
+                    )
+                    > 0
+                )
+                out = np.where(hit, mark if mark == r.NAR else out | mark, out)
+        return [out]
+
+    def _elementwise(self, func: Any, name: str, targets: list, args: tuple, kwargs: dict) -> list[np.ndarray]:
+        rule = _ELEMENTWISE[name]
+        if mode := kwargs.get("rounding_mode"):
+            return [array.apply("trunc" if mode == "trunc" else "floor", _floats_of(targets[0]))]
+        floats = _floats_of(targets[0])
+        count = 2 if rule in ("mul", "div", "max", "min", "pow", "fmod", "remainder", "copysign") else 1
+        return [array.apply(rule, floats, *map(self._operand, args[:count]))]
+
+    def _added(self, targets, args, kwargs, sign: int = 1) -> list[np.ndarray]:
+        a, b = map(self._operand, args[:2])
+        alpha = kwargs.get("alpha", 1)
+        residues = r.mul(b.residues, self._operand(sign * alpha).residues) if sign * alpha != 1 else b.residues
+        return [array.apply("add", _floats_of(targets[0]), a, Numbers(b.floats, residues))]
+
+    def _do_add(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return self._added(targets, args, kwargs)
+
+    def _do_sub(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return self._added(targets, args, kwargs, -1)
+
+    def _do_rsub(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return self._added(targets, (args[1], args[0]), kwargs, -1)
+
+    def _do_mean(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        named = _named(func, args, kwargs)
+        x = named["self"].residues
+        axes, keep = _axes(named.get("dim"), x.ndim - 1), bool(named.get("keepdim"))
+        return [r.mul(r.total(x, axes, keep), _one_over(x, axes))]
+
+    def _do_var(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        named = _named(func, args, kwargs)
+        x = named["self"].residues
+        axes, keep = _axes(named.get("dim"), x.ndim - 1), bool(named.get("keepdim"))
+        lost = named["correction"] if named.get("correction") is not None else named.get("unbiased", True)
+        mean = r.mul(r.total(x, axes, True), _one_over(x, axes))
+        away = r.add(x, r.minus(mean))
+        out = r.mul(r.total(r.mul(away, away), axes, keep), _one_over(x, axes, int(lost)))
+        return [out, mean.reshape(out.shape)]
+
+    _do_var_mean = _do_var
+
+    def _do_prod(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        named = _named(func, args, kwargs)
+        x = named["self"].residues
+        x, axis = (x, named["dim"]) if "dim" in named else (x.reshape(-1, r.COUNT), 0)
+        axis %= x.ndim - 1
+        if not x.shape[axis]:
+            return [r.full(tuple(targets[0].shape), np.uint64(1))]
+        return [r.running(x, axis, r.mul).take(-1, axis).reshape(*targets[0].shape, r.COUNT)]
+
+    def _do_cumprod(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        x = args[0].residues
+        return [r.running(x, args[1] % (x.ndim - 1), r.mul)]
+
+    def _do_mm(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return [r.matmul(args[0].residues, args[1].residues)]
+
+    _do_bmm = _do_mm
+
+    def _do_mv(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return [r.matmul(args[0].residues, args[1].residues[:, None])[:, 0]]
+
+    def _do_dot(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return [r.total(r.mul(args[0].residues, args[1].residues), 0)]
+
+    _do_vdot = _do_dot
+
+    def _do_addmm(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        start, a, b = args[:3]
+        beta, alpha = (self._operand(kwargs.get(key, 1)).residues for key in ("beta", "alpha"))
+        return [r.add(r.mul(start.residues, beta), r.mul(r.matmul(a.residues, b.residues), alpha))]
+
+    _do_baddbmm = _do_addmm
+
+    def _do_addcmul(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        start, a, b = map(self._operand, args[:3])
+        value = self._operand(kwargs.get("value", 1)).residues
+        return [r.add(start.residues, r.mul(value, r.mul(a.residues, b.residues)))]
+
+    def _do_addcdiv(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        start, a, b = map(self._operand, args[:3])
+        value = self._operand(kwargs.get("value", 1)).residues
+        return [r.add(start.residues, r.mul(value, r.mul(a.residues, r.inverse(b.residues))))]
+
+    def _do_relu(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return [array.choose(args[0].floats > 0, args[0].residues, np.uint64(0))]
+
+    def _do_clamp(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        bounds = dict(zip(("min", "max"), args[1:3])) | kwargs
+        residues, floats = args[0].residues, _floats_of(targets[0])
+        for key, side in (("min", np.less), ("max", np.greater)):
+            if (bound := bounds.get(key)) is not None:
+                limit = self._operand(bound)
+                outside = side(args[0].floats, limit.floats)
+                residues = array.choose(outside, *np.broadcast_arrays(limit.residues, residues))
+        return [np.broadcast_to(residues, (*floats.shape, r.COUNT))]
+
+    def _do_clamp_min(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return self._do_clamp(func, name, targets, (args[0], args[1], None), kwargs)
+
+    def _do_clamp_max(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return self._do_clamp(func, name, targets, (args[0], None, args[1]), kwargs)
+
+    def _do_fill(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return [r.full(tuple(targets[0].shape), self._operand(args[1]).residues)]
+
+    def _do_zero(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return [r.embed(_floats_of(targets[0]))]
+
+    def _do_full_like(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return self._do_fill(func, name, targets, args, kwargs)
+
+    def _do_new_full(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        return [r.full(tuple(targets[0].shape), self._operand(args[2]).residues)]
+
+    def _extremum(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        named = _named(func, args, kwargs)
+        if "other" in named:
+            return [array.apply(name, _floats_of(targets[0]), *map(self._operand, args[:2]))]
+        x = named["self"]
+        for axis in _axes(named.get("dim"), x.floats.ndim):
+            floats = x.floats.max(axis, keepdims=True) if _CHOSEN[name] else x.floats.min(axis, keepdims=True)
+            x = Numbers(floats, array.extremum(x, axis, _CHOSEN[name], keepdims=True))
+        return [x.residues.reshape(*targets[0].shape, r.COUNT)]
+
+    _do_max = _do_amax = _do_min = _do_amin = _extremum
+
+    def _do_sort(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        floats, residues = args[0]
+        places = func(torch.from_numpy(np.array(floats)), *args[1:], **kwargs)[1].numpy()
+        axis = _named(func, args, kwargs).get("dim", -1) % max(1, floats.ndim)
+        return [np.take_along_axis(residues, places[..., None], axis)]
+
+    _do_topk = _do_sort
+
+    # ---------------------------------------------------------------- the rest
+    def _taken_apart(self, func: Any, name: str, args: tuple, kwargs: dict, writes: list) -> Any:
+        if not writes and (apart := _decompositions().get(func)) is not None:
+            with self:
+                return apart(*args, **kwargs)
+        out = func(*args, **kwargs)
+        for tensor in _floats(writes if writes else out):
+            if name not in _NEW:
+                self.lost[name] += 1
+                self.memory.put(tensor, r.marks(_floats_of(tensor), r.full(tuple(tensor.shape), r.NAR)))
+            else:
+                self.memory.put(tensor, r.embed(_floats_of(tensor)))
+        return out
+
+    def _leaves(self, func: Any, args: tuple) -> Any:
+        """A number leaves for Python."""
+        out = func(*args)
+        if type(out) is float and not args[0].dtype.is_complex:
+            residues = self.memory.of(args[0]).reshape(-1)
+            if not (residues == r.embed(np.array(out))).all() and not (residues == r.literal(out)).all():
+                self.lost["item"] += 1
+        return out
+
+
+def _named(func: Any, args: tuple, kwargs: dict) -> dict[str, Any]:
+    return dict(zip((each.name for each in func._schema.arguments), args)) | kwargs
+
+
+def _axes(said: Any, count: int) -> tuple[int, ...]:
+    """Axes counted from the front; all, if none is named."""
+    said = [said] if isinstance(said, int) else said
+    return tuple(axis % count for axis in (said or range(count)) if count)
+
+
+def _one_over(x: np.ndarray, axes: tuple[int, ...], less: int = 0) -> np.ndarray:
+    """One over the number of elements along some axes, less a few."""
+    return r.inverse(r.whole(np.array(math.prod(x.shape[axis] for axis in axes) - less)))
+
+
+@functools.cache
+def _decompositions() -> dict:
+    """PyTorch's own: an operation -> a function of simpler ones."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    return {**decomposition_table, **core_aten_decompositions()}
+
+
+def _functional(func: Any) -> Any:
+    """`aten.index_add` of `aten.index_add_`."""
+    packet = getattr(torch.ops.aten, func._schema.name.partition("::")[2].rstrip("_"))
+    return getattr(packet, func._overloadname)
+
+
+def _floats(values: Any) -> list[torch.Tensor]:
+    return [each for each in tree_flatten(values)[0] if isinstance(each, torch.Tensor) and each.is_floating_point()]
+
+
+def _floats_of(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().double().numpy()
+
+
+@contextlib.contextmanager
+def carrying(memory: Memory) -> Iterator[Carrier]:
+    """While this lasts, PyTorch's operations carry residues."""
+    with Carrier(memory) as carrier:
+        yield carrier

@@ -1,0 +1,172 @@
+"""The same function? A case's calls compared with the printed formulas without rounding, in `academy.exact`.
+
+The formula is evaluated from the very inputs of the kernel, with residues, once for all modules of a case. About half
+of all numbers have a root modulo a prime, so inputs are drawn until every element of every formula is decided: row by
+row where the formulas go row by row, else anew, at most `DRAWS` times. Numbers that a call is handed as such (a scale,
+an eps) are short fractions: what a caller folds into one of them, as in `scale * LOG2E`, is still known for what it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from academy.command import trouble
+from academy.exact import residues as r
+from academy.exact.compare import Session, Verdict, without_rounding
+from academy.exact.memory import Memory
+from academy.formulas import cases
+from academy.formulas.cases import Comparison, Target
+from academy.formulas.comparing.kernels import Inputs, _Run
+
+#: Blocks of 16 and a part of one; no length that a prime divides, and none beyond 22: a softmax of n columns has a
+#: denominator that is n modulo each prime.
+LENGTHS = (2, 17, 19, 5, 13, 10)
+DRAWS = 24
+
+
+@dataclass
+class Outcome:
+    """What was found of a case for one module. verdicts: of each result and gradient, by name. lost: operations without
+    a rule, and how often they were met. atoms: that the kernels used. listed: why it can't be decided. error: what
+    stopped it."""
+
+    comparison: Comparison
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    atoms: tuple[str, ...] = ()
+    listed: str = ""
+    error: str = ""
+
+    @property
+    def same(self) -> bool | None:
+        """True: all results, in every element. False: one is another function. None: not decided."""
+        if any(verdict.same is False for verdict in self.verdicts.values()):
+            return False
+        whole = all(verdict.same and verdict.decided == verdict.elements for verdict in self.verdicts.values())
+        return True if whole and self.verdicts and not self.error else None
+
+
+@dataclass
+class Expected:
+    """What the formulas of a case give: residues by result, for these inputs, and the memory that both are known in."""
+
+    inputs: dict[str, Any]
+    residues: dict[str, np.ndarray]
+    memory: Memory
+    lost: dict[str, int]
+    dims: dict[str, int]
+    row_shape: tuple[int, ...]
+
+
+class _Exactly(_Run):
+    def __init__(self, comparison: Comparison, module: ModuleType):
+        hostile = Inputs("without rounding", LENGTHS, dtype=comparison.dtypes[0])
+        super().__init__(comparison, module, hostile, {}, walls=False)
+        self.case = cases.load(comparison.path)[comparison.case]
+        said = cases.without_rounding(comparison.path)
+        sizes = {**comparison.sizes, **said["sizes"].get("", {}), **said["sizes"].get(comparison.case, {})}
+        self.sizes, self.atoms = sizes, said["atoms"]
+        self.kept: dict[str, Any] = {}
+        self.again: np.ndarray | None = None  # rows that are drawn anew
+
+    def drawn(self, name: str, key: str) -> Any:
+        with _disable_current_modes():  # what is drawn is data
+            value = super().drawn(name, key)
+        value = short(value) if isinstance(value, float) else value
+        if self.again is not None:
+            old = self.kept[name]
+            if isinstance(value, torch.Tensor) and value.dim() and len(value) == len(self.again):
+                value = torch.where(torch.from_numpy(self.again).reshape(-1, *[1] * (value.dim() - 1)), value, old)
+            else:
+                value = old
+        self.kept[name] = value
+        return value
+
+    def targets(self) -> list[tuple[str, Target, bool]]:
+        """Name, formula, and whether it is summed over the rows."""
+        made = [(f"result {n}", target, False) for n, target in enumerate(self.comparison.returns) if target]
+        rows = self.comparison.rows
+        return made + [(name, t, bool(rows) and name not in rows) for name, t in self.comparison.gradients.items()]
+
+    def formulas(self) -> Expected:
+        """The first draw that decides every element, or the best of all."""
+        best, most = None, -1.0
+        for draw in range(DRAWS):
+            self.generator.manual_seed(5000 + draw)
+            self.memo.clear()
+            with without_rounding() as session:
+                inputs = self.draw()
+                found = {
+                    name: self._residues(target, summed, inputs, session) for name, target, summed in self.targets()
+                }
+            decided = {name: values != r.NAR for name, values in found.items()}
+            share = min((float(each.any(-1).mean()) for each in decided.values() if each.size), default=1.0)
+            if share > most:
+                lost = {f"in the formula: {name}": count for name, count in session.lost.items()}
+                best, most = Expected(inputs, found, session.memory, lost, self.dims, self.row_shape), share
+            if share == 1:
+                break
+            self.again = _undecided_rows([decided[name] for name, _, summed in self.targets() if not summed])
+        assert best is not None
+        return best
+
+    def _residues(self, target: Target, summed: bool, inputs: dict, session: Session) -> np.ndarray:
+        value = self.expected(target, inputs)
+        if summed:
+            value = value.sum(0)
+        elif self.comparison.rows:
+            value = value.unflatten(0, self.row_shape)
+        return session.of(value)
+
+
+def _undecided_rows(decided: list[np.ndarray]) -> np.ndarray | None:
+    """Of results with as many rows, of which the largest prime decides some: those that it doesn't decide."""
+    rows: dict[int, Any] = {}
+    for each in decided:
+        if each.ndim > 1 and len(each):
+            good = np.all(each[..., -1].reshape(len(each), -1), 1)
+            rows[len(each)] = good & rows.get(len(each), good)
+    return next((~good for good in rows.values() if good.any() and not good.all()), None)
+
+
+def short(value: float) -> float:
+    """The nearest number of four binary digits: m · 2^e with m below 16."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    fraction, exponent = math.frexp(value)
+    return round(fraction * 16) / 16 * 2.0**exponent
+
+
+def run(comparison: Comparison, module: ModuleType, known: dict) -> Outcome:
+    """Compare a case's results with its formulas.
+
+    Args:
+        module: handed in, so that a changed copy can be compared too.
+        known: keeps what the formulas give, for other modules.
+    """
+    made = Outcome(comparison, listed=cases.without_rounding(comparison.path)["listed"].get(comparison.case, ""))
+    try:
+        trial, key = _Exactly(comparison, module), (comparison.path, comparison.case)
+        if key not in known:
+            known[key] = trial.formulas()
+        expected = known[key]
+        trial.dims, trial.row_shape = expected.dims, expected.row_shape
+        with without_rounding(trial.atoms, expected.memory) as session:
+            outputs, gradients = trial.ours(expected.inputs)
+            got = {f"result {n}": out for n, out in enumerate(outputs)} | gradients
+            for name, theirs in expected.residues.items():
+                if name in got:
+                    made.verdicts[name] = session.compare(got[name], theirs)
+        made.lost = {**expected.lost, **session.lost}
+        made.atoms = tuple(sorted(session.kernels.used))
+    except Exception as error:  # the kernel's or the formula's: the other verdict says more of it
+        trouble.let_through(error)
+        made.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return made
