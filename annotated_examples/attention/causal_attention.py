@@ -28,11 +28,11 @@ head, as half of the scores are hidden. Backward needs five such products and co
 kernels compute the scores and the gradients of the probabilities. Keys and values come mostly from L2, so the tensor
 cores set the pace.
 
-**Contract.** `q`, `k` and `v` are (B, H, T, D), with any strides, in float32, float16 or bfloat16. D is 16, 32, 64
-or 128, because a tile's width is a power of two and `tl.dot` takes 16 columns at least. T is anything. Scores and sums
-are float32. A NaN or $+\infty$ among the scores that a query sees makes its row NaN, and so does a first tile of scores
-that are all $-\infty$. A score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a value may also reach
-earlier queries, and in the backward pass so may one in a key or a query, as in PyTorch's products.
+**Contract.** `q`, `k` and `v` are (B, H, T, D), with any strides, in float32, float16 or bfloat16. D is 16, 32, 64 or
+128: a tile's width is a power of two, and `tl.dot` needs at least 16 along the axis that it sums over. T is anything.
+Scores and sums are float32. A NaN or $+\infty$ among the scores that a query sees makes its row NaN, and so does a
+first tile of scores that are all $-\infty$. A score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a
+value may also reach earlier queries, and in the backward pass so may one in a key or a query, as in PyTorch's products.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -97,7 +97,8 @@ def causal_attention_kernel(
     k_head, v_head = head(k_tensor, b, h, 0), head(v_tensor, b, h, 0)
     offs_m = start_m + tl.arange(0, BLOCK_M)
     # The queries are loaded once and stay. A row past the last token is zeros. The first `D` is the width of a head,
-    # the second that of the tile: `load_tile` also serves heads whose width is no power of two.
+    # the second that of the tile. Here both are the same; [flash attention](flash_attention.py), which calls
+    # `load_tile` too, takes heads of other widths.
     q = load_tile(head(q_tensor, b, h, 0), offs_m, T, D, D)
 
     row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)

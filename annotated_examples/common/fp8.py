@@ -3,8 +3,8 @@ r"""
 
 What every kernel does that writes eight-bit floats: find the largest magnitude of a group, turn it into a scale, and
 round. There are two formats. `float8_e4m3fn` has four bits of exponent and three of mantissa, and ends at 448.
-`float8_e5m2` has five and two, and ends at 57344. Both have sixteen times fewer digits than bfloat16 has, so where the
-numbers lie decides what survives.
+`float8_e5m2` has five and two, and ends at 57344. Between two powers of two, bfloat16 has 128 numbers, the first format
+8 and the second 4: they lie 16 and 32 times farther apart. So where the numbers lie decides what survives.
 
 Decisions are made on the *bits* of a float32. Without its sign bit, a float32 read as an integer keeps its order: a
 larger number has larger bits, infinity has larger ones than any number, and NaN larger ones still. An integer maximum

@@ -18,8 +18,10 @@ one of them: $x_s$ is in every sum from $s$ on, so its gradient is the running s
 end**, [[tag: CS-dx]].
 
 **What it costs.** Each element is read once and written once, with about one addition for each round of the scan, so
-memory is the limit. One program takes a whole row: a tensor with few, long rows keeps few SMs busy, and then the time
-is that of one program walking.
+the floor is the time of a copy. With 8192 rows of 32000 forward reaches
+[[bench: cumsum/8192x32000/forward/lesson.share]] of its speed, and backward
+[[bench: cumsum/8192x32000/backward/lesson.share]]. One program takes a whole row: a tensor with few, long rows keeps
+few SMs busy, and then the time is that of one program walking.
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. The dimension that is summed may have
 any length below 2³¹ − 2¹⁴. If it isn't the last, or its elements aren't neighbours, it is copied first. The result has

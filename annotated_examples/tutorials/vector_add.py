@@ -10,7 +10,7 @@ The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all: a sum pas
 (Tags like these two stand for formulas of the derivation, which comes next on the path.)
 
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
-operation. All times on this site were measured on one kind of card, NVIDIA's H200. It can do more than a hundred
+operation. Where a page names no other card, its times were measured on NVIDIA's H200. It can do more than a hundred
 operations in the time it takes to move 12 bytes, so only the memory traffic counts: no version can be faster than
 `bytes / bandwidth`. The *cache*, a small fast memory that holds what was used last, doesn't help: nothing is read
 twice. For 2²⁸ float32 elements this one takes [[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own

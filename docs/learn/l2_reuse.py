@@ -83,8 +83,8 @@ picture(9, 9, GROUP_M=1, programs=9, tiles_k=9)
 picture(9, 9, GROUP_M=3, programs=9, tiles_k=9)
 
 # %% [markdown]
-# Now the nine programs load 27 tiles of `x` and 27 of `y`, instead of 9 and 81. The work is the same, the result is
-# the same, and 40 % of the loads are gone.
+# Now the nine programs need 27 different tiles of `x` and 27 of `y`, instead of 9 and 81. They load as often as before,
+# and the result is the same. But 40 % fewer tiles have to come from memory; the others are in the cache.
 #
 # ## Why `pid % GROUP_M` is not enough
 #
@@ -195,7 +195,7 @@ notebook.ladder("matmul_autotuned", live=live)
 # From [[bench: matmul_autotuned/ladder/no groups/forward_ms]] to
 # [[bench: matmul_autotuned/ladder/groups of 16/forward_ms]]: a small gain, as the count for this size predicted.
 # Besides, each matrix takes 34 MB and the cache of an H200 holds 62.9 MB, so in any order much of what is loaded again is
-# still in the cache. The order costs nothing, and it matters more where the cache is smaller or the matrices are
+# still in the cache. (It has two halves, each for the SMs near it, and what SMs of both sides read may be in both.) The order costs nothing, and it matters more where the cache is smaller or the matrices are
 # larger. On a GPU of your own, try `product(1, size=8192)` and larger groups.
 #
 # ## Backwards

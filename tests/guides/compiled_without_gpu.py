@@ -24,10 +24,10 @@ from triton.compiler import ASTSource
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
-def compiled(kernel, signature, constants, capability=90, aligned=False, **options):
+def compiled(kernel, signature, constants, capability=90, aligned=True, **options):
     """A kernel for a card, an H200 by default. signature: types, as in `*fp32 *fp32 i32`, of its other arguments.
 
-    aligned: whether pointers are multiples of 16, as those of PyTorch's memory are.
+    aligned: whether pointers are multiples of 16, as those of PyTorch's memory are. Registers differ much without.
     """
     names = [name for name in kernel.arg_names if name not in constants]
     types = dict(zip(names, signature.split())) | dict.fromkeys(constants, "constexpr")
@@ -80,6 +80,13 @@ def sum_kernel(x_ptr, out_ptr, N: tl.constexpr):
 
 
 @triton.jit
+def multiply_add_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    x, y = tl.load(x_ptr + offsets), tl.load(y_ptr + offsets)
+    tl.store(y_ptr + offsets, x * y + x)
+
+
+@triton.jit
 def product_kernel(x_ptr, y_ptr, z_ptr, PRECISION: tl.constexpr):
     i, k = tl.arange(0, 64), tl.arange(0, 32)
     x, y = tl.load(x_ptr + i[:, None] * 32 + k[None, :]), tl.load(y_ptr + k[:, None] * 64 + i[None, :])
@@ -123,6 +130,10 @@ def main():
         constants = {"N": 128 * 32 * 4, "FLOAT32": dtype == "float32"}
         kernel = compiled(running_max_kernel, "*bf16 *fp32 i32", constants, num_warps=4)
         result["registers of a running maximum"][dtype] = registers(kernel)
+    result["multiply-adds"] = {}
+    for dtype in ("bf16", "fp32"):  # 16 for each of 128 threads
+        code = instructions(compiled(multiply_add_kernel, f"*{dtype} *{dtype}", {"N": 16 * 128}, num_warps=4))
+        result["multiply-adds"][dtype] = {name: code.count(name) for name in ("HFMA2", "FFMA") if name in code}
     for kernel in (one_word_kernel, four_words_kernel):
         counts = [
             len(instructions(compiled(kernel, "*i32 i32", {"N": 128, "WORK": work}, num_warps=4)))
@@ -135,7 +146,7 @@ def main():
     # A step of the loop loads two tiles of 64 x 64 bfloat16 numbers, and keeps them in shared memory.
     result["buffers of three and four stages"] = {
         str(card): [
-            compiled(steps_kernel, "*bf16 *bf16 *fp32 i32", {}, card, True, num_stages=stages).metadata.shared / 16384
+            compiled(steps_kernel, "*bf16 *bf16 *fp32 i32", {}, card, num_stages=stages).metadata.shared / 16384
             for stages in (3, 4)
         ]
         for card in (80, 89, 90, 120)

@@ -56,7 +56,7 @@ def test_nothing_of_a_line_or_of_its_value_is_cut(page, address, width, height):
 
 def test_it_plays_to_the_end_and_pauses(page, address):
     opened(page, address, width=390, height=844)
-    page.wait(f"({OUT})[4] === '44' && {NOW}.startsWith('Program 2 of 3')", 20)
+    page.wait(f"({OUT})[4] === '44' && {NOW}.startsWith('Program 1 of 0 to 2')", 20)
     assert page.run(f"document.querySelector('{LIVE} .p-now .p-v')?.textContent ?? 'a step without a name'")
     page.run(f"document.querySelector('{LIVE} [data-action=play]').click()")
     stopped = page.run(NOW)

@@ -67,7 +67,7 @@ export async function live(root) {
     }
     const told = run.news(steps[step]).map(([name, n]) => `${name} = ${run.brief(n)}`)
     const done = program === last() && step === steps.length - 1
-    const where = `Program ${program + 1} of ${last() + 1}`
+    const where = last() ? `Program ${program} of 0 to ${last()}` : "Program 0"
     const what = run.enters(steps[step]) ? "begins" : [...told, ...steps[step].accesses.map(access => run.touched(access))].join(", ")
     const ended = run.failed ? `${where} has stopped here; what you see is what it had done until then.`
       : last() ? `All ${last() + 1} programs have run; the values are the last one's.` : "The program has run."

@@ -6,7 +6,7 @@ but each needs rows of A that hardly another one needs.
 **What changes?** The order of the tiles, as in [the grouped lesson](../../tutorials/matmul_grouped.py): down a group of
 8 rows, then to the right.
 
-**Predict:** the L2 cache of an H200 has 50 MB; A and B have 32 MB each.
+**Predict:** the L2 cache of an H200 has 62.9 MB; A and B have 33.6 MB each.
 """
 
 from annotated_examples.tutorials.matmul_grouped import matmul_forward as lesson_forward

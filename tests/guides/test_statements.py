@@ -1,0 +1,131 @@
+"""Sentences of pages and notes about numbers that nobody quotes from a run: each is computed here."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+import triton
+
+from academy.book import layout
+from academy.results.figures import passes
+from annotated_examples.recurrences.l2_normalize import l2_normalize
+from tests.kernels.harness import ROOT
+
+#: What says that the time is that of the bytes. A number that says how near it comes must stand in the same paragraph.
+AT_THE_LIMIT = re.compile(r"memory is the limit|(?<!shared )memory decides|the floor is the time of a copy")
+MEASURED = re.compile(r"\[\[bench: [^\]]*(share|ms)\]\]")
+
+
+def said(path):
+    text = (ROOT / path).read_text("utf-8")
+    return " ".join(re.sub(r"\n\s*# ?", "\n", text).split())
+
+
+def unmeasured(text):
+    """Paragraphs that say that memory is the limit, and not how near the kernel comes to it."""
+    paragraphs = re.split(r"\n\s*#?\s*\n", text)
+    found = [p for p in paragraphs if AT_THE_LIMIT.search(" ".join(p.split())) and not MEASURED.search(p)]
+    return [p for p in found if not re.search(r"with few rows|up to about", " ".join(p.split()))]
+
+
+@pytest.mark.parametrize("path", layout.kernels(ROOT), ids=lambda path: layout.module_name(ROOT, path))
+def test_a_limit_that_is_claimed_stands_beside_what_is_reached(path):
+    assert unmeasured(path.read_text("utf-8")) == []
+
+
+def test_a_limit_without_its_number_is_noticed():
+    assert unmeasured("One\n\nso memory is the\nlimit.\n\nTwo") == ["so memory is the\nlimit."]
+    assert unmeasured("so memory is the limit: [[bench: a/2x2/forward/share]]") == []
+
+
+def test_quotients_by_the_product_of_gates_overflow_before_they_are_nan():
+    gates, x = torch.full((400,), 0.5), torch.ones(400)
+    product = gates.cumprod(0)
+    h = product * (x / product).cumsum(0)
+    infinite, nan = (int(kind(h).nonzero()[0]) for kind in (torch.isinf, torch.isnan))
+    text = (
+        f"infinite from token {infinite} on, where the sum of the quotients leaves float32, and NaN from token {nan} on"
+    )
+    assert text in said("annotated_examples/recurrences/linear_recurrence.py")
+
+
+def test_how_many_codes_a_reciprocal_changes():
+    torch.manual_seed(0)
+    changed = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        for code, largest in ((torch.float8_e4m3fn, 448.0), (torch.float8_e5m2, 57344.0)):
+            x = torch.randn(4096, 1024).to(dtype).float()
+            scale = x.abs().amax(1, keepdim=True) / largest
+            one, other = ((y.to(code).view(torch.uint8)) for y in (x / scale, x * (1 / scale)))
+            changed[dtype, code] = (one != other).double().mean().item() * 1e6
+    for (dtype, _), count in changed.items():
+        assert 50 < count < 1000 if dtype == torch.bfloat16 else count < 10
+    wording = "of a million bfloat16 numbers some hundred get another code, of float32 ones hardly any"
+    assert wording in said("annotated_examples/fp8/quantize.py")
+
+
+def test_rows_that_l2_normalize_makes_nan_or_zero():
+    zeros = torch.zeros(1, 8)
+    assert l2_normalize(zeros, eps=0.0).isnan().all() and (l2_normalize(zeros) == 0).all()
+    for large, length in ((1.8e19, 1.0), (1.9e19, 0.0)):
+        row = torch.zeros(1, 8)
+        row[0, 3] = large
+        assert l2_normalize(row).norm().item() == pytest.approx(length)
+    assert r"a row with a number above $1.8 \cdot 10^{19}$ becomes 0" in said(
+        "annotated_examples/recurrences/l2_normalize.py"
+    )
+
+
+def test_a_rounded_result_loses_the_sign_of_a_tiny_sum():
+    from annotated_examples.classics.matmul import matmul
+
+    a = torch.full((16, 16), 2.0**-16, dtype=torch.float16)
+    c = matmul(a, a, "relu")
+    assert (a.double() @ a.double() > 0).all() and (c == 0).all()
+    assert "Rounding makes one exception" in said("backprop_math/matmul.md")
+
+
+def test_what_a_nan_does_to_triton_s_sort(tmp_path):
+    """In Triton's interpreter, as released: at each place of eight numbers."""
+    code = """
+import torch, triton, triton.language as tl
+@triton.jit
+def kernel(x_ptr, y_ptr):
+    offs = tl.arange(0, 8)
+    tl.store(y_ptr + offs, tl.sort(tl.load(x_ptr + offs), descending=True))
+for place in range(8):
+    x, y = torch.tensor([3.0, 1, 7, 5, 2, 8, 6, 4]), torch.empty(8)
+    x[place] = float("nan")
+    kernel[(1,)](x, y)
+    print(int(y.isnan().sum()), len(set(y.tolist())))
+"""
+    (tmp_path / "sort.py").write_text(code)
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    run = subprocess.run(
+        [sys.executable, tmp_path / "sort.py"], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = [tuple(map(int, line.split())) for line in run.stdout.splitlines()]
+    assert any(nans == 8 for nans, _ in found), "all of them NaN"
+    assert any(nans == 0 and different < 8 for nans, different in found), "vanished, and a neighbour twice"
+
+
+def test_do_bench_counts_clearing_into_its_estimate():
+    estimate = inspect.getsource(triton.testing.do_bench).split("# compute number of warmup")[0]
+    assert "clear_cache(cache)\n        fn()" in estimate
+    assert "each with the clearing of step 4" in said("docs/guides/measuring.md")
+    assert callable(triton.testing.do_bench_cudagraph)
+
+
+def test_the_selection_and_not_the_launches_takes_the_routers_time():
+    """With the same launches, more experts take longer, and by more than their bytes."""
+    import json
+
+    record = json.loads((ROOT / "benchmarks/results/nvidia-h200/router.json").read_text("utf-8"))
+    times = {tuple(each.case["shape"]): each for each in passes(record["cases"], "forward")}
+    few, many = times[8192, 64], times[8192, 256]
+    assert many.ms() - few.ms() > 3 * (many.entry["limit_ms"] - few.entry["limit_ms"])
