@@ -127,9 +127,8 @@ def quantize_rows_kernel(
         bits = tl.maximum(bits, magnitude_bits(x))
 
     # [[tag: F8-scale]]: 1000 / 448 is `pid=0: scale = 2.2321`. Row 1 is all zeros, `pid=1: scale = 1`. In the second
-    # call it is a power of two, `launch=1, pid=0: scale = 4`. Multiplying by a reciprocal is faster than dividing by
-    # the scale, and rounds once more: of a million bfloat16 numbers some hundred get another code, of float32 ones
-    # hardly any. So the definition says which, [[tag: F8-inv]].
+    # call it is a power of two, `launch=1, pid=0: scale = 4`. Multiplying by a reciprocal is faster than dividing, and
+    # rounds again: of a million bfloat16 numbers some hundred get another code. So it is defined, [[tag: F8-inv]].
     scale = scale_of(tl.max(bits, 0), E4M3, POWER_OF_TWO)
     tl.store(scale_ptr + row, scale)
     inverse = tl.div_rn(1.0, scale)

@@ -19,19 +19,16 @@ the rows of each expert together.
 
 [[figure: experts/sorted_rows]]
 
-**What it costs.** The logits are read once, 4 bytes each, and little is written. For 8192 tokens and 256 experts that
-is 8 MB, and the route, forward, takes [[bench: router/8192x256/forward/ms]], which is
-[[bench: router/8192x256/forward/share]] of the speed of a copy. With 64 experts, in the same launches, it takes
-[[bench: router/8192x64/forward/ms]]. So neither bytes nor launches decide, but the work on a row: most of it is the
-selection, `k` maxima of 64-bit keys, each of which waits for the one before. This is also where it falls behind:
-backward it takes [[bench: router/8192x256/backward/ms]], and `torch.compile`
-[[bench: router/8192x256/backward/torch.compile.ms]].
+**What it costs.** 8192 tokens of 256 logits, 8 MB, take [[bench: router/8192x256/forward/ms]],
+[[bench: router/8192x256/forward/share]] of the speed of a copy. 64 logits take [[bench: router/8192x64/forward/ms]] in
+the same launches: the work on a row decides, `k` maxima of 64-bit keys in turn. Backward it falls behind
+`torch.compile`: [[bench: router/8192x256/backward/ms]], [[bench: router/8192x256/backward/torch.compile.ms]].
 
 **Contract.** Logits are float32, float16 or bfloat16, any strides; all arithmetic is float32, and so are the weights.
 (A router that computes in bfloat16 sends some tokens to other experts.) Of equal scores the expert with the smaller
 number comes first, zeros of either sign are equal, and NaN of either sign counts as larger than anything. A row with
-NaN still gets `k` different experts, and NaN in its weights; other rows don't notice. Experts are int32, best first.
-Nothing waits for the GPU: how many rows an expert has, Python never learns.
+NaN still gets `k` different experts, and NaN weights; other rows don't notice. Experts are int32, best first. Nothing
+waits for the GPU.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -95,11 +92,10 @@ def router_z_loss_reference(logits):
 
 # ## Selecting the largest, without losing any
 #
-# `tl.topk` and `tl.sort` compare floats, and no comparison with NaN is true. So where a NaN is, it may vanish and its
-# neighbour be there twice, or all eight of a block become NaN. Then a token has the same expert twice. So floats become
-# **whole numbers with the same order**. The bits of positive floats have it already. Those of negative floats run
-# backwards, and flipping all bits but the sign turns them around. NaN becomes the largest number, and a negative zero
-# is made an ordinary one first.
+# `tl.topk` and `tl.sort` compare floats, and a NaN among them vanishes and leaves its neighbour twice, or all eight of
+# a block become NaN. So floats become **whole numbers with the same order**. The bits of positive floats have it
+# already. Those of negative floats run backwards, and flipping all bits but the sign turns them around. NaN becomes the
+# largest number, and a negative zero is made an ordinary one first.
 #
 # Below these 32 bits come 32 more: how far the expert is from the last one. So no two keys of a row are equal, and of
 # equal scores the smaller expert has the larger key.

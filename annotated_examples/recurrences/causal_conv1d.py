@@ -15,12 +15,10 @@ there before, or zeros. Usually a SiLU follows, [[tag: CC-silu]].
 Each input is read by $W$ outputs, so its gradient collects from $W$ of them, with the filter the other way round:
 [[tag: CC-dx]]. The filter's gradient is a sum over all tokens, [[tag: CC-dw]].
 
-**What it costs.** Forward reads `x` and writes `y`: 4 bytes an element in bfloat16, and the $W - 1$ other loads of an
-element come from the cache. Backward reads `dy` and `x` and writes `dx`, 6 bytes. There are about $2W$ operations an
-element forward and $2 W^2$ backward, since the sums before the SiLU are computed again for each of the $W$ outputs.
-With $W = 4$ the bytes take longer than the operations, so the floor is the time of a copy. This lesson is far from it:
-at 8 x 4096 x 4096 it reaches [[bench: causal_conv1d/8x4096x4096/forward/lesson.share]] of its speed forward and
-[[bench: causal_conv1d/8x4096x4096/backward/lesson.share]] backward.
+**What it costs.** Forward moves 4 bytes an element in bfloat16, and the $W - 1$ other loads of an element come from the
+cache. Backward reads `dy` and `x` and writes `dx`, 6 bytes. There are about $2W$ operations an element forward and
+$2 W^2$ backward, where sums are computed again. With $W = 4$ the floor is a copy, of whose speed this lesson reaches
+[[bench: causal_conv1d/8x4096x4096/forward/lesson.share]] and [[bench: causal_conv1d/8x4096x4096/backward/lesson.share]].
 
 **Contract.** `x` is (B, T, D), float32, float16 or bfloat16, any strides; `weight` (D, W) with W from 2 to 8, `bias`
 (D,) or None, both in the dtype of `x`. States are (B, D, W − 1) in the dtype of `x`, the oldest input first. They may
