@@ -2,9 +2,12 @@
 
 import ast
 import functools
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import triton
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = {
@@ -12,18 +15,18 @@ MODULES = {
     for path in sorted((ROOT / "academy").rglob("*.py"))
     if "vendor" not in path.parts
 }
-#: Behind an import inside of a function: it is there only to make the start quick, so no circle may close through it
-#: either, except where this mark says that one side is a plug of the other.
-LAZY = "# lazy:"
 
 
 @functools.cache
-def imports(name: str, path: Path, everywhere: bool = True) -> frozenset[str]:
-    """Modules of academy (and kernels) that a module imports, at its top and inside of functions."""
-    text = path.read_text("utf-8")
-    lines, found = text.split("\n"), set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and (everywhere or LAZY not in lines[node.lineno - 1]):
+def imports(name: str, path: Path) -> frozenset[str]:
+    """Modules of academy (and kernels) that a module imports, at its top and inside of functions: an import that waits
+    makes the start quick, and the arrow is no other. One for types alone is none."""
+    tree, found = ast.parse(path.read_text("utf-8")), set()
+    for block in ast.walk(tree):
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            block.body = [ast.Pass()]
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
                 continue
@@ -35,7 +38,7 @@ def imports(name: str, path: Path, everywhere: bool = True) -> frozenset[str]:
     return frozenset(found - {name})
 
 
-GRAPH = {name: imports(name, path, everywhere=False) & set(MODULES) for name, path in MODULES.items()}
+GRAPH = {name: imports(name, path) & set(MODULES) for name, path in MODULES.items()}
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -150,3 +153,71 @@ def test_formulas_go_from_text_to_verdict(stage):
     for name, others in GRAPH.items():
         if name.startswith(f"academy.formulas.{stage}"):
             assert not [other for other in others if other.startswith(tuple(later))], name
+
+
+#: What Triton's `__all__` names, and the packages that its documentation describes. All else is private: it changes
+#: without notice.
+PUBLIC = ["triton.__version__", "triton.language", "triton.testing", "triton.tools", "triton.experimental.gluon"]
+PUBLIC += [f"triton.{name}" for name in triton.__all__ if name != "runtime"]
+PUBLIC += [f"triton.runtime.{name}" for name in triton.runtime.__all__ if name != "driver"]
+#: Where private names may be: each of them compares what it finds with the versions that it knows. Others take the
+#: module of Triton's interpreter from `academy.interpreter.internals`.
+INSIDE = ("academy.runtime.launch", "academy.interpreter", "academy.compiler", "academy.playground.runtime")
+
+
+def private_names(text: str) -> set[str]:
+    """The names of Triton that a text imports, or reads from the package, and that aren't public."""
+    found, tree = {"triton"}, ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+    triton_s = {name for name in found if name.startswith("triton.") and re.fullmatch(r"[\w.]+", name)}
+    return {name for name in triton_s if not is_below(name, PUBLIC) and name != "triton.runtime"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from triton.runtime import interpreter",
+        "from triton.runtime.jit import JITFunction",
+        "import triton._C.libtriton",
+        "import triton; triton.knobs.runtime.debug = True",
+        "from triton.runtime import driver",
+        "def f():\n    from triton.compiler import ASTSource",
+    ],
+)
+def test_a_private_name_is_seen(line):
+    assert private_names(line)
+
+
+def test_a_public_name_is_none():
+    lines = "import triton, triton.language as tl\nfrom triton.runtime import Autotuner\ntriton.runtime.Autotuner.run"
+    assert not private_names(lines + "\nfrom triton.experimental.gluon.nvidia import hopper\ntriton.cdiv(1, 2)")
+
+
+def test_triton_s_private_names_are_in_three_places():
+    found = {
+        name: private_names(path.read_text("utf-8")) for name, path in MODULES.items() if not is_below(name, INSIDE)
+    }
+    assert not {name: names for name, names in found.items() if names}
+
+
+def test_kernels_take_nothing_private_of_triton():
+    paths = sorted((ROOT / "annotated_examples").rglob("*.py"))
+    found = {path.name: private_names(path.read_text("utf-8")) for path in paths}
+    # A sum by the copy unit, which Gluon has no function for.
+    assert {name: names for name, names in found.items() if names} == {"hopper_sums.py": {"triton._C.libtriton.ir"}}
+
+
+def is_below(name: str, places: Iterable[str]) -> bool:
+    return f"{name}.".startswith(tuple(f"{place}." for place in places))
+
+
+def test_the_switch_for_checks_of_values_is_read_in_one_place():
+    files = [*MODULES.values(), *sorted((ROOT / "annotated_examples").rglob("*.py"))]
+    reads = [path for path in files if re.search(r"environ[^\n]*ACADEMY_DEBUG", path.read_text("utf-8"))]
+    assert reads == [ROOT / "academy/runtime/checks.py"]

@@ -9,6 +9,10 @@ from typing import Any
 
 import torch
 from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.errors import OutOfResources, PTXASError
+
+#: What a launch raises whose configuration doesn't fit the GPU.
+DOES_NOT_FIT = (OutOfResources, PTXASError)
 
 
 @dataclass

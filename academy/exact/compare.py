@@ -99,7 +99,7 @@ def without_rounding(atoms: Atoms | None = None, memory: Memory | None = None) -
 @contextlib.contextmanager
 def _without_gluon(kernels: Following) -> Iterator[None]:
     """Kernels below Triton run in the simulator, which carries no residues: what they write is not known."""
-    simulator = sys.modules.get("academy.gluon")
+    simulator = sys.modules.get("academy.gluon.simulator")
     if simulator is None:
         yield
         return

@@ -28,14 +28,14 @@ import numpy as np
 import torch
 import triton.language as tl
 from torch.utils._python_dispatch import _disable_current_modes
-from triton.runtime import interpreter
 
 from academy.exact import array
 from academy.exact import residues as r
 from academy.exact.array import Numbers
 from academy.exact.memory import Memory
-from academy.interpreter import libdevice, speed
+from academy.interpreter import libdevice, quick
 from academy.interpreter.bits import FLOAT8, decode
+from academy.interpreter.internals import interpreter
 
 #: `package.module.function` of a jitted helper, or the end of that -> the rule of `array.RULES` that its result is
 #: taken for; several rules, one after the other with spaces between, of a helper with several results.
@@ -506,7 +506,7 @@ def following(memory: Memory, atoms: Atoms) -> Iterator[Following]:
         return out
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(speed.thoroughly())
+        stack.enter_context(quick.thoroughly())
         for name, method in _wrappers(follow).items():
             stack.enter_context(mock.patch.object(interpreter.InterpreterBuilder, name, method))
         for owner, wrapped in ((interpreter.ReduceOps, _reduced), (interpreter.ScanOps, _scanned)):

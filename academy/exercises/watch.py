@@ -23,7 +23,6 @@ from academy.runtime import device
 import numpy as np
 import torch
 import triton.language as tl
-from triton.runtime import interpreter
 
 from academy.command import misspelt
 from academy.exercises import provenance
@@ -34,6 +33,7 @@ from academy.traces.memory import Backend
 from academy.traces.observer import Launch as Observed
 from academy.traces.observer import Observer, OutOfBounds, Touch
 from academy.traces.watched_memory import WatchedMemory
+from academy.interpreter.internals import interpreter
 
 #: Statements of one program after which a loop counts as endless.
 STATEMENTS = 1000

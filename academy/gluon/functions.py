@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from triton import JITFunction
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
-from triton.runtime.jit import JITFunction
 
 from academy.gluon import along_axis, layouts, rewriting, shared, units
 from academy.gluon.errors import WrongLayout, WrongUse, need, place

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
-from triton.runtime.jit import JITFunction
+from triton import JITFunction
 
 from academy.gluon.errors import NotModelled, place
 from academy.gluon.machine import machine

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-from triton.runtime.jit import JITFunction
+from triton import JITFunction
 
 from academy.gluon import watching
 from academy.command import grids

@@ -15,15 +15,20 @@ What the compiler rejects is rejected here too: `tl.exp` of a float16 block rais
 A NaN or an infinity gives no warning, as on a GPU. An exception in a kernel ends with the kernel's line, as a note.
 Kernels launched by several threads run one after the other.
 
+What only makes the interpreter quick is in `academy.interpreter.quick`; `ACADEMY_QUICK=0` in the environment leaves it
+out. No result depends on it.
+
 Sources: PTX ISA (`cvt.rn.bf16.f32`, `cvt.rn.satfinite.e4m3x2.f32`, `cvt.rz.f16.f32`, `min`/`max` of a NaN), libdevice
 user's guide, `triton/runtime/interpreter.py` of Triton 3.6.0, 3.7.1 and 3.9.0.
 """
 
 from __future__ import annotations
 
+import os
+
 from triton.runtime import interpreter
 
-from academy.interpreter import arithmetic, casts, external, internals, launches, memory, mistakes, reductions, speed
+from academy.interpreter import arithmetic, casts, external, internals, launches, memory, mistakes, quick, reductions
 from academy.interpreter.bits import decode, undefined_lanes
 from academy.interpreter.internals import CHECKED_VERSIONS, UnknownInterpreter, require
 from academy.interpreter.repairs import REPAIRS, used
@@ -57,7 +62,8 @@ def install() -> None:
     external.repair_libdevice()
     launches.repair_messages()
     mistakes.install()
-    speed.quicken()
+    if os.environ.get("ACADEMY_QUICK") != "0":
+        quick.quicken()
     launches.repair_threads()
 
 

@@ -6,14 +6,14 @@ import contextlib
 import gc
 from typing import TYPE_CHECKING
 
-from triton.runtime.autotuner import Autotuner
+from triton.runtime import Autotuner
 
 from academy.compiler import tuning
 from academy.judge import fences
 from academy.judge.findings import Wrong
 
 if TYPE_CHECKING:
-    from academy.judge.trying import Attempt  # lazy: its type alone
+    from academy.judge.trying import Attempt
 
 
 def of(attempt: Attempt) -> list[str]:

@@ -11,10 +11,11 @@ from unittest import mock
 
 import numpy as np
 import torch
-from triton.runtime import interpreter as triton_interpreter
+import triton
 
 from academy.interpreter import memory
 from academy.interpreter.bits import fp32_to_bf16
+from academy.interpreter.internals import interpreter as triton_interpreter
 from academy.traces import proof
 from academy.traces.recorder import Recorder
 from academy.traces.watched_memory import WatchedMemory
@@ -132,9 +133,7 @@ def findings(files: list[str], call: Callable[[], dict[str, object]]) -> list[pr
 @contextlib.contextmanager
 def counted_launches() -> Iterator[list[str]]:
     """Names of the kernels that are launched meanwhile, compiled ones too."""
-    from triton.runtime import jit
-
-    owners = [(triton_interpreter.GridExecutor, "__call__"), (jit.JITFunction, "run")]
+    owners = [(triton_interpreter.GridExecutor, "__call__"), (triton.JITFunction, "run")]
     names: list[str] = []
 
     def counting(original: Callable) -> Callable:

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from triton.runtime.errors import OutOfResources, PTXASError
 
 from academy.runtime import device
 from academy.command import trouble
 from academy.command.grids import GridTooLarge
+from academy.compiler import tuning
 from academy.judge import (
     accuracy,
     calls,
@@ -471,7 +471,7 @@ class Attempt:
                 if compared.sums != "exact":
                     raise
                 Attempt(self.subject, replace(compared, sums="")).make()
-        except (OutOfResources, PTXASError) as error:
+        except tuning.DOES_NOT_FIT as error:
             raise Remark(f"a block for so many elements doesn't fit this GPU: {type(error).__name__}") from error
 
     def _lanes(self) -> None:

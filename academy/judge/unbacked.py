@@ -21,7 +21,8 @@ import numpy as np
 import torch
 import triton.language as tl
 from torch.utils._python_dispatch import TorchDispatchMode
-from triton.runtime import interpreter
+
+from academy.interpreter.internals import interpreter
 
 #: Seconds of processor time that the programs of one launch may take.
 SECONDS = 1.5

@@ -45,6 +45,7 @@ _ACADEMY = [
     "academy/command/*.py",
     "academy/files/*.py",
     "academy/interpreter/*.py",
+    "academy/interpreter/quick/*.py",
     "academy/traces/*.py",
     "academy/exercises/*.py",
     "academy/gluon/*.py",

@@ -6,6 +6,7 @@ they cost a few microseconds: host time is part of what a small kernel costs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 
 import torch
@@ -34,6 +35,12 @@ SMALLEST = torch.finfo(torch.float32).tiny
 LARGEST_BLOCK = 2**20
 #: Programs that CUDA launches along the second and the third axis of a grid. (Along the first it is 2³¹ − 1.)
 MOST_PROGRAMS = 65_535
+
+
+def looks_at_values() -> bool:
+    """Whether checks look at values, too, for which a GPU has to be waited for: in the interpreter, and on a GPU with
+    `ACADEMY_DEBUG=1` in the environment. Not inside of `torch.compile`."""
+    return not torch.compiler.is_compiling() and (INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1")
 
 
 def tensors(**named: torch.Tensor) -> None:

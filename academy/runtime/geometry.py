@@ -20,7 +20,6 @@ Names: `remembered`, `knowing`, `Known`, `Prepared`.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -29,7 +28,7 @@ import torch
 
 from academy.runtime import launch
 from academy.runtime.autograd import forward_mode
-from academy.runtime.checks import peek_interpreter_stack
+from academy.runtime.checks import looks_at_values, peek_interpreter_stack
 
 _PLAIN = {int, float, bool, str}
 _UNKNOWN = object()
@@ -74,7 +73,7 @@ def remembered(function: Callable, *, values: bool = False) -> Callable:
                 return function(*arguments)
             if forward_mode() or peek_interpreter_stack() is not None:
                 return function(*arguments)
-            if values and os.environ.get("ACADEMY_DEBUG") == "1":
+            if values and looks_at_values():
                 return function(*arguments)
         elif not known.remembered:
             return function(*arguments)

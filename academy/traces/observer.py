@@ -23,11 +23,11 @@ from types import CodeType, ModuleType
 from typing import Any, Self
 
 import numpy as np
-from triton.runtime import interpreter as triton_interpreter
 
 from academy import interpreter
 from academy.gluon import watching
 from academy.gluon.watching import HOOK
+from academy.interpreter.internals import interpreter as triton_interpreter
 from academy.traces.memory import Argument, Backend, Memory, unwritten
 from academy.traces.recording import Program, program_name
 from academy.traces.simulated import Simulated, placed_in

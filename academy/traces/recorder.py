@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.runtime import interpreter as triton_interpreter
 
 from academy import interpreter
+from academy.interpreter.internals import interpreter as triton_interpreter
 from academy.traces import simulated
 from academy.traces.instrument import assigned
 from academy.traces.memory import Argument, Backend

@@ -23,7 +23,6 @@ keys or values that count makes the rows of its own sequence and head NaN. Forwa
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import math
-import os
 
 import torch
 import triton
@@ -287,7 +286,7 @@ def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, 
     left, _ = window_bounds(True, window)
     if num_splits is not None:
         checks.whole_number("num_splits", num_splits, at_least=1, at_most=65_535)  # the grid's second axis ends there
-    if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
+    if checks.looks_at_values():
         check_values(k_cache, lengths, block_table)
     return scale, left, float(softcap)
 

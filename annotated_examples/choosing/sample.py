@@ -44,7 +44,6 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.experts import values_are_checked
 from annotated_examples.common.opaque import opaque
 from annotated_examples.common.rows import as_rows
 from annotated_examples.common.seeds import random_words_reference, seed_contract, seed_tensor
@@ -475,7 +474,7 @@ def contract(logits, top_k, top_p):
         checks.tensors(top_k=top_k)
         checks.dtypes((torch.int32, torch.int64), top_k=top_k)
         checks.shape("top_k", top_k, tuple(logits.shape[:-1]), "one for each row of logits")
-        if values_are_checked() and (top_k < 1).any():
+        if checks.looks_at_values() and (top_k < 1).any():
             raise ValueError(f"top_k must be at least 1, got {int(top_k.min())}")
     elif top_k is not None:
         checks.whole_number("top_k", top_k, at_least=1)

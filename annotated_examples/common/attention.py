@@ -5,10 +5,9 @@ Tiles of rows and columns of a strided tensor, capped scores, and the options th
 sees, the scale, the cap and the sinks.
 """
 
-from academy.runtime import checks, device
+from academy.runtime import checks
 
 import math
-import os
 from typing import NamedTuple
 
 import torch
@@ -220,7 +219,7 @@ def varlen_contract(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k
     for name, x, cu_seqlens, given in ("q", q, cu_seqlens_q, max_seqlen_q), ("k", k, cu_seqlens_k, max_seqlen_k):
         if given is not None:
             checks.whole_number(f"max_seqlen_{name}", given, at_least=0)
-        if (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling():
+        if checks.looks_at_values():
             check_offsets(f"cu_seqlens_{name}", cu_seqlens, x.shape[0], f"max_seqlen_{name}", given)
         longest.append(x.shape[0] if given is None else min(given, x.shape[0]))
     return options._replace(max_seqlen_q=longest[0], max_seqlen_k=longest[1])

@@ -17,7 +17,7 @@ import triton.language as tl
 from annotated_examples.common.attention import LARGEST_HEAD, head, same_device, sequence, strided
 from annotated_examples.common.attention_tiles import fits
 from annotated_examples.common.constants import LOG2E
-from annotated_examples.common.sequences import looks_at_values, sequences_contract
+from annotated_examples.common.sequences import sequences_contract
 
 
 # ## Tiles
@@ -388,7 +388,7 @@ def contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens=No
         checks.shape("initial_state", initial_state, expected, "sequences, heads of v, D of q, D of v")
     present = dict(k=k, v=v, g=g, initial_state=initial_state, cu_seqlens=cu_seqlens, **more)
     same_device(q=q, **{name: x for name, x in present.items() if x is not None})
-    if looks_at_values():
+    if checks.looks_at_values():
         for name, x in [("g", g)] * (g is not None):
             if bool((x > 0).any()):
                 raise ValueError(f"{name} must be at most 0, the logarithm of a decay, got {x.max().item():.4g}")

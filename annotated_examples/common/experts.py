@@ -9,9 +9,8 @@ A token with `k` experts takes part in `k` products, so there are `T · k` *slot
 take them all.
 """
 
-from academy.runtime import checks, device  # before anything imports triton
+from academy.runtime import checks  # before anything imports triton
 
-import os
 from typing import NamedTuple
 
 import torch
@@ -192,17 +191,12 @@ def end_of_expert(offsets_ptr, expert, start, R, E):
 #
 # Whether a number is an expert is a question about values: looking at them means waiting for the GPU. So that check
 # runs on the CPU, and on a GPU on request.
-def values_are_checked():
-    asked = device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1"
-    return asked and not torch.compiler.is_compiling()
-
-
 def experts_contract(experts, num_experts):
     checks.dtypes((torch.int32, torch.int64), experts=experts)
     checks.dimensions("experts", experts, 2, "tokens, slots of each")
     if experts.numel() >= 2**31 - 2**14:
         raise ValueError(f"experts must have fewer than 2**31 - 2**14 elements, got shape {tuple(experts.shape)}")
-    if values_are_checked():
+    if checks.looks_at_values():
         wrong = (experts < -1) | (experts >= num_experts)
         if wrong.any():
             number = int(experts[wrong][0])
@@ -216,7 +210,7 @@ def offsets_contract(offsets, num_experts, rows):
         checks.shape("offsets", offsets, (num_experts,), "one for each matrix of b")
     if not 1 <= len(offsets) <= MOST_EXPERTS:
         raise ValueError(f"offsets must have 1 to {MOST_EXPERTS} elements, got shape {tuple(offsets.shape)}")
-    if values_are_checked():
+    if checks.looks_at_values():
         ends = [0, *offsets.tolist(), rows]
         if sorted(ends) != ends:
             raise ValueError(f"offsets must not decrease, from 0 up to the number of rows, {rows}, got {ends[1:-1]}")

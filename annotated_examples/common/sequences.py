@@ -6,16 +6,9 @@ where the last one ends: 0, 3, 3, 8 are three sequences of 3, 0 and 5 tokens. Wh
 of the offsets, and a tensor's strides as a kernel takes them.
 """
 
-from academy.runtime import checks, device
-
-import os
+from academy.runtime import checks
 
 import torch
-
-
-# Looking at values means waiting for the GPU. So this is done on the CPU, and on a GPU on request.
-def looks_at_values():
-    return (device.INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1") and not torch.compiler.is_compiling()
 
 
 # Offsets may end before the last row: rows behind belong to no sequence, and their results are 0.
@@ -26,7 +19,7 @@ def sequences_contract(total, cu_seqlens):
     checks.dimensions("cu_seqlens", cu_seqlens, 1, "where each sequence begins, and where the last ends")
     if cu_seqlens.numel() == 0:
         raise ValueError("cu_seqlens must have at least one element, got none")
-    if looks_at_values():
+    if checks.looks_at_values():
         offsets = cu_seqlens.tolist()
         if offsets[0] != 0 or offsets[-1] > total or any(end < start for start, end in zip(offsets, offsets[1:])):
             raise ValueError(f"cu_seqlens must rise from 0 to at most the number of rows, {total}, got {offsets}")

@@ -36,7 +36,6 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.experts import values_are_checked
 from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, scale_of, to_fp8
 from annotated_examples.common.rows import LONGEST_ROW
 from annotated_examples.common.seeds import seed_contract, seed_tensor
@@ -414,7 +413,7 @@ def quantize_fp8_delayed(x, scale, *, dtype=torch.float8_e4m3fn):
     checks.shape("scale", scale, ())
     format_contract(dtype, "quantize_fp8_delayed", x.device)
     checks.no_gradient("quantize_fp8_delayed", x=x, scale=scale)
-    if values_are_checked() and not 2.0**-126 <= float(scale) < float("inf"):
+    if checks.looks_at_values() and not 2.0**-126 <= float(scale) < float("inf"):
         raise ValueError(f"scale must be finite and at least 2**-126, got {float(scale)}")
     q, _, amax = quantize_tensor_forward(x, dtype, False, scale=scale)
     return q, amax.view(torch.float32)

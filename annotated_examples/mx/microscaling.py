@@ -38,7 +38,6 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.experts import values_are_checked
 from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, rounded, to_fp8
 from annotated_examples.common.mx import (
     from_fp4,
@@ -458,7 +457,7 @@ def quantize_nvfp4(x, *, per_tensor_scale=None, seed=None):
     format_contract(torch.float8_e4m3fn, "quantize_nvfp4", x.device)
     if per_tensor_scale is not None:
         tensor_scale_contract("quantize_nvfp4", per_tensor_scale, x.device)
-        if values_are_checked() and not 2.0**-117 <= float(per_tensor_scale) < float("inf"):
+        if checks.looks_at_values() and not 2.0**-117 <= float(per_tensor_scale) < float("inf"):
             number = float(per_tensor_scale)
             raise ValueError(f"per_tensor_scale must be finite and at least 2**-117, got {number}")
     q, scale, per_tensor_scale = quantize_nvfp4_forward(x, per_tensor_scale, seed)

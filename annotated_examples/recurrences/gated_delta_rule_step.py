@@ -28,7 +28,6 @@ import triton.language as tl
 from annotated_examples.common.attention import head
 from annotated_examples.common.chunks import contract, decay_of, load_block, load_gates, store_block, tensor
 from annotated_examples.common.opaque import opaque
-from annotated_examples.common.sequences import looks_at_values
 
 
 # ## Reference
@@ -138,7 +137,7 @@ def state_contract(state, q, v, slots):
         return
     checks.dtypes((torch.int32,), slots=slots)
     checks.shape("slots", slots, q.shape[:1], "one for each row of q")
-    if looks_at_values():
+    if checks.looks_at_values():
         named = [slot for slot in slots.tolist() if slot != -1]
         if any(not 0 <= slot < rows for slot in named) or len(set(named)) < len(named):
             raise ValueError(f"slots must be different numbers from 0 to {rows - 1}, or -1, got {slots.tolist()}")

@@ -4,7 +4,7 @@
 and the number of columns, and returns what is stored. A table of helpers is a table of kernels.
 """
 
-# ruff: noqa: I001  academy.device must come before triton
+# ruff: noqa: I001  academy.runtime.device must come before triton
 
 from academy.runtime import device  # noqa: F401
 

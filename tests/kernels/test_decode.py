@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from academy.runtime import device
+from academy.runtime import checks, device
 from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import decode as lesson
@@ -136,7 +136,7 @@ def beside_the_cache(module, dtype=torch.float32):
 def unchecked(function, inputs):
     """Called as on a GPU, where nobody looks at the values before the launch."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "INTERPRET", False)
+        patch.setattr(checks, "looks_at_values", lambda: False)
         return function(**inputs)
 
 

@@ -91,7 +91,7 @@ def test_kernels_run_as_natively_and_exercises_are_judged(served):
         if state != "passed" or data != native(path, recording)
     }
     assert len(answers) == len(recordings) + 2 and wrong == {}
-    assert {"academy.interpreter.speed", "academy.gluon.machine", "academy.exercises.marking"} <= set(modules)
+    assert {"academy.interpreter.quick", "academy.gluon.machine", "academy.exercises.marking"} <= set(modules)
 
 
 #: Names of PyTorch that these files use only where the browser's torch isn't.

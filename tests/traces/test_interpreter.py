@@ -19,6 +19,7 @@ if not device.INTERPRET:
 from tests.traces import interpreter_cases
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 #: Right without repairs too, at least on some version of Triton: these guard the repaired code against going wrong.
 GUARDS = {
     "bf16_maximum",
@@ -51,6 +52,20 @@ def test_right_with_repairs(name):
 @pytest.mark.parametrize("name", sorted(set(interpreter_cases.CASES) - GUARDS))
 def test_wrong_without_repairs(name, right_without_repairs):
     assert not right_without_repairs[name], "the repair is no longer needed, or the case can't show it"
+
+
+def test_right_with_repairs_where_nothing_is_quick():
+    """Only `academy.interpreter.quick` is left out: no result depends on it."""
+    code = """
+from academy.runtime import device
+from triton.runtime import interpreter
+from tests.traces import interpreter_cases
+assert interpreter._patch_lang.__module__ == "triton.runtime.interpreter"
+print([name for name, case in interpreter_cases.CASES.items() if not case()])
+"""
+    environment = {**os.environ, "ACADEMY_QUICK": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_install_twice_changes_nothing():

@@ -19,7 +19,7 @@ if not device.INTERPRET:
 
 from triton.runtime import interpreter as triton_interpreter
 
-from academy.interpreter import kinds, operators
+from academy.interpreter.quick import kinds, operators
 
 NUMBERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 fp16 bf16 fp32 fp64 int1 fp8e4nv".split()
 DTYPES = {name: tl.dtype(name) for name in NUMBERS}

@@ -78,14 +78,16 @@ def _mentioned_by(lines: list[Equation]) -> list[str]:
     return [name for line in lines for name in mentioned([line.sides, line.condition])]
 
 
+#: Kind of node -> its value. `rules` fills it: a rule evaluates the parts of its node.
+RULES: dict[str, Callable[[Node, Environment], torch.Tensor]] = {}
+
+
 def evaluate(node: Node, env: Environment) -> torch.Tensor:
     """The value of an expression, at one position of each of its free indices.
 
     Raises:
         FormulaError: it has no meaning.
     """
-    from academy.formulas.meaning.rules import RULES  # lazy: a rule evaluates the parts of its node
-
     return RULES[node.op](node, env)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 
 from academy.formulas.meaning import names, positions
-from academy.formulas.meaning.environment import Environment, evaluate
+from academy.formulas.meaning.environment import RULES, Environment, evaluate
 from academy.formulas.meaning.transforms import jacobian
 from academy.formulas.meaning.values import DTYPE, multiply, number, stacked, together, wrong
 from academy.formulas.reading.tree import Node, free_indices
@@ -133,8 +132,7 @@ def _derivative(node: Node, env: Environment) -> torch.Tensor:
     return slopes
 
 
-#: Kind of node -> its value.
-RULES: dict[str, Callable[[Node, Environment], torch.Tensor]] = {
+RULES |= {
     "num": lambda node, env: number(node.args[0]),
     "pi": lambda node, env: number(math.pi),
     "dim": lambda node, env: number(env.dims[node.args[0]]),

@@ -16,7 +16,7 @@ import triton.language as tl
 from triton.language import semantic
 from triton.runtime import interpreter
 
-from academy.interpreter import kinds, moves, operators
+from academy.interpreter.quick import kinds, moves, operators
 
 #: Whether usual operations take a short way, past the interpreter's builder.
 _short = True

@@ -1,4 +1,4 @@
-"""Loads, stores, casts and new axes of the usual types in one step, as `academy.interpreter.operators` does operators.
+"""Loads, stores, casts and new axes of the usual types in one step, as `quick.operators` does operators.
 
 The interpreter's builder still loads and stores, so whoever watches memory there sees the same accesses. What is not
 decided here takes Triton's way, with its messages.
@@ -15,8 +15,8 @@ from triton.language import semantic
 from triton.runtime import interpreter
 
 from academy.interpreter.bits import bf16_to_fp32, fp32_to_bf16
-from academy.interpreter.kinds import Kind, kind_of
-from academy.interpreter.operators import FLOATS, INTEGERS, broadcast, number_of, spread
+from academy.interpreter.quick.kinds import Kind, kind_of
+from academy.interpreter.quick.operators import FLOATS, INTEGERS, broadcast, number_of, spread
 from academy.interpreter.repairs import need
 
 #: Types whose masked lanes may be given as a number.

@@ -1,7 +1,7 @@
 """Operators between blocks and numbers of the usual types, in one step: a kernel is mostly these.
 
 Triton asks of each operand what it is, promotes, broadcasts, and hands the result to NumPy, in some forty calls. What
-comes of it depends on the two kinds alone (`academy.interpreter.kinds`), so it is found out once for each pair. What is
+comes of it depends on the two kinds alone (`quick.kinds`), so it is found out once for each pair. What is
 not decided here (other types, a mistake) takes Triton's way, with its messages.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
-from academy.interpreter.kinds import Kind, kind_of
+from academy.interpreter.quick.kinds import Kind, kind_of
 
 INTEGERS = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 FLOATS = frozenset(["fp16", "fp32", "fp64"])
