@@ -13,6 +13,7 @@ from academy.runtime import plugs
 plugs.plug(
     simulate="academy.gluon.simulator:launched",
     report="academy.judge.accuracy:Report",
+    said="academy.judge.public:of_script",
     speed="academy.bench.command:print_speed",
 )
 

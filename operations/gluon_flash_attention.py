@@ -20,7 +20,9 @@ FUNCTION = "flash_attention"
 DERIVATION = "attention"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("flash_attention", {name: "1 1 tokens 64" for name in "qkv"}, at=(20,))]
+PUBLIC = [
+    Public("flash_attention", {name: "1 1 tokens 64" for name in "qkv"}, at=(20,), dtypes=("float16", "bfloat16"))
+]
 
 # ---------------------------------------------------------------- below Triton
 # Heads of 64 numbers. Two heads share the keys.

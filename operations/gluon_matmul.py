@@ -15,7 +15,7 @@ FUNCTION = "matmul"
 DERIVATION = "matmul"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("matmul", {"a": "m k", "b": "k n"}, at=(20, 40, 24))]
+PUBLIC = [Public("matmul", {"a": "m k", "b": "k n"}, at=(20, 40, 24), dtypes=("float16", "bfloat16"))]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -4,6 +4,7 @@ A copy of the repository gets those of `new_operation/`.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -52,7 +53,8 @@ def run(project):
     """What a command of Python prints in the copy; it ends with status 0."""
 
     def run(*arguments):
-        done = subprocess.run([sys.executable, *arguments], cwd=project, capture_output=True, text=True, timeout=300)
+        command, own = [sys.executable, *arguments], os.environ | {"PYTHONPATH": str(project)}
+        done = subprocess.run(command, cwd=project, env=own, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

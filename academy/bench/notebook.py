@@ -16,11 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from academy.book import facts, layout
-from academy.book.layout import ROOT
+from academy.book.layout import BROUGHT, ROOT
 from academy.results import figures, pages, plots, store
-
-#: The repository's benchmarks and results, inside the package: a link, which becomes a folder where that is installed.
-BROUGHT = Path(__file__).with_name("brought")
 
 #: Outside the site nothing sets the plots' colours: these can be told apart on a light and on a dark ground.
 FALLBACK = dict(zip("01234567", ("#3b82c4", "#d9773a", "#35a06b", "#a066c9", "#b5942b", "#d0558f", "#2a9aa5", "#888")))

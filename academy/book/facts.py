@@ -12,6 +12,9 @@ from types import ModuleType
 
 from academy.book import layout, syntax
 
+#: Where the facts are: in the repository, or where academy is installed without one, in the package.
+HOME = layout.ROOT if (layout.ROOT / layout.OPERATIONS).is_dir() else layout.BROUGHT
+
 
 def load(path: Path) -> ModuleType:
     """Import a file of `operations/`, or of a ladder's benchmark. It may import its neighbours as

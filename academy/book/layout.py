@@ -9,6 +9,8 @@ from pathlib import Path
 
 #: The repository; where `academy` is installed without one, the folder that holds it.
 ROOT = Path(__file__).resolve().parents[2]
+#: The repository's facts and results, inside the package: a link, which becomes a folder where that is installed.
+BROUGHT = Path(__file__).resolve().parents[1] / "bench" / "brought"
 #: The package of the kernel files.
 KERNELS = "annotated_examples"
 DERIVATIONS = "backprop_math"

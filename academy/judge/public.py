@@ -90,13 +90,13 @@ class Public:
     def reference_function(self) -> Callable:
         return _found(self.reference) if isinstance(self.reference, str) else self.reference
 
-    def subject(self) -> Subject:
-        """What the judge takes."""
+    def subject(self, function: Callable | None = None, reference: Callable | None = None) -> Subject:
+        """What the judge takes. function, reference: others in their place, such as those of a copy of the file."""
         from academy.judge.subject import of_functions
 
         wrap = self.wrap or (lambda each: each)
-        function, reference = wrap(self.function()), wrap(self.reference_function())
-        found = of_functions(function, reference, self.inputs, name=self.name, sizes=self.sizes, dtypes=self.dtypes)
+        pair = wrap(function or self.function()), wrap(reference or self.reference_function())
+        found = of_functions(pair[0], pair[1], self.inputs, name=self.name, sizes=self.sizes, dtypes=self.dtypes)
         found.options |= {name: each if isinstance(each, tuple) else (each,) for name, each in self.options.items()}
         return found
 
@@ -160,7 +160,7 @@ class Call:
         return lambda **tensors: in_one(wrapped(**tensors, **self.options))
 
 
-def functions(root: Path = layout.ROOT, gluon: bool = False) -> list[Public]:
+def functions(root: Path = facts.HOME, gluon: bool = False) -> list[Public]:
     """Every public function of the lessons and fast versions.
 
     gluon: those below Triton, in place of all others. In the simulator they take a second a call.
@@ -168,9 +168,30 @@ def functions(root: Path = layout.ROOT, gluon: bool = False) -> list[Public]:
     return [public for public in _all(root) if public.module.startswith("gluon.") == gluon]
 
 
-def calls(root: Path = layout.ROOT, gluon: bool = False, more: bool = False) -> list[Call]:
+def calls(root: Path = facts.HOME, gluon: bool = False, more: bool = False) -> list[Call]:
     """The calls of all of them. more: with those that `more` says."""
     return [call for public in functions(root, gluon) for call in _calls(public, more)]
+
+
+def of_script(
+    file: Path, function: Callable, reference: Callable
+) -> tuple[Public, Subject, list[tuple[dict, dict]]] | None:
+    """What a kernel file, or a copy of it elsewhere, compares of a function when it is run: sizes and options.
+
+    None where nothing is said of such a function in a file of that name.
+    """
+    from academy.judge.trials import Plan
+
+    place, name = layout.dotted(file.as_posix()), function.__name__
+    known = [each for gluon in (False, True) for each in functions(gluon=gluon) if each.name == name]
+    same = [each for each in known if place.endswith(f".{each.module}")]
+    same += [each for each in known if each.module.rpartition(".")[2] == place.rpartition(".")[2]]
+    if not same:
+        return None
+    subject = same[0].subject(function, reference)
+    first, *others = subject.combinations()
+    odd, usual = dict(Plan(subject).odd()), dict(zip(subject.dims, same[0].at))
+    return same[0], subject, [(usual, first), (odd, first), *((odd, each) for each in others)]
 
 
 @functools.cache

@@ -31,24 +31,46 @@ def main(
     """Compare a public function and its gradients with float64 in a few cases, print the table, and exit.
 
     Args:
-        function: the public function. Its file's docstring is the help text, and in the repository operations/<file>.py
-            says what is timed on a GPU.
+        function: the public function. Its file's docstring is the help text, and operations/<file>.py says which inputs
+            it takes, and what is timed on a GPU.
         reference: the same in plain PyTorch; in float64 it gives the right result.
-        cases: the arguments by name. A tuple is the shape of a random tensor; anything else is passed on unchanged.
-        pytorch: PyTorch's own operation, whose error determines how large that of `function` may be (default:
-            `reference`).
-        dtypes: of the random tensors; each case is run in each of them.
-        differentiable: whether the gradients of the random tensors are compared as well.
+        cases: for a part of which operations/ says nothing: the arguments by name. A tuple is the shape of a random
+            tensor; anything else is passed on unchanged.
+        pytorch: PyTorch's own operation, whose error determines how large that of `function` may be (default: the
+            reference).
         eps: of the sums, where the hardware's precision is coarser than the dtype's.
+        dtypes, differentiable: with `cases`: those of the random tensors, and whether their gradients are compared.
 
-    Exit status: 0 if all results are right, 1 if not, 2 for a wrong command line.
+    Exit status: 0 if all results are right, 1 if not, 2 for a wrong command line. A copy under another name, of which
+    operations/ says nothing, runs its example.
     """
-    file = Path(sys.modules[function.__module__].__file__ or "").resolve()
-    arguments(sys.modules[function.__module__].__doc__ or file.stem)
+    module = sys.modules[function.__module__]
+    file = Path(module.__file__ or "").resolve()
+    arguments(module.__doc__ or file.stem)
     report = plugged("report")()
-    for case in cases:
-        for dtype in dtypes:
-            _compare(report, case, dtype, (function, pytorch or reference, reference), differentiable, eps)
+    if cases:
+        functions = (function, pytorch or reference, reference)
+        for case in cases:
+            for dtype in dtypes:
+                drawn = {name: torch.randn(shape) for name, shape in case.items() if isinstance(shape, tuple)}
+                inputs = {name: values.to(device.DEVICE, dtype) for name, values in drawn.items()}
+                others = {name: value for name, value in case.items() if name not in drawn}
+                _compare(report, inputs, others, functions, differentiable, eps)
+    else:
+        found = plugged("said")(file, function, reference)
+        if not found:
+            module.EXAMPLE()
+            print(
+                f"The example ran. Nothing is compared: operations/ says nothing of {function.__name__} in {file.name}."
+            )
+            sys.exit(0)
+        said, subject, tried = found
+        functions = (subject.function, pytorch or subject.reference, subject.reference)
+        for sizes, options in tried:
+            for dtype in subject.dtypes:
+                inputs = subject.make(sizes, getattr(torch, dtype), seed=0)
+                inputs |= {name: inputs[name].float() for name in said.float32}
+                _compare(report, inputs, options, functions, said.differentiable, eps)
     status = report.print()
     if not device.INTERPRET:
         plugged("speed")(file)
@@ -56,15 +78,17 @@ def main(
 
 
 def _compare(
-    report, case: dict, dtype: torch.dtype, functions: tuple[Callable, ...], differentiable: bool, eps: float
+    report, inputs: dict, options: dict, functions: tuple[Callable, ...], differentiable: bool, eps: float
 ) -> None:
-    """One case in one dtype: every returned tensor, and the gradient of every random input."""
-    drawn = {name: torch.randn(shape) for name, shape in case.items() if isinstance(shape, tuple)}
-    inputs = {name: values.to(device.DEVICE, dtype) for name, values in drawn.items()}
+    """One case in one dtype: every returned tensor, and the gradient of every floating input."""
     results, upstream = [], None
-    for function, precision in zip(functions, (dtype, dtype, torch.float64)):
-        leaves = {name: values.to(precision).requires_grad_(differentiable) for name, values in inputs.items()}
-        out = function(**{**case, **leaves})
+    for number, function in enumerate(functions):
+        given, leaves = dict(inputs), {}
+        for name, value in inputs.items():
+            if value.is_floating_point() and value.element_size() > 1:
+                wide = value.double() if number == 2 else value.clone()
+                given[name] = leaves[name] = wide.requires_grad_(differentiable)
+        out = function(**given, **options)
         values: dict = dict(enumerate(out)) if isinstance(out, tuple) else {"out": out}
         if differentiable:
             if upstream is None:
@@ -75,14 +99,14 @@ def _compare(
         results.append(values)
     for name in results[0]:
         ours, theirs, exact = (values[name] for values in results)
-        report.compare(str(name), _described(case), ours, theirs.to(ours.dtype), exact, eps)
+        report.compare(str(name), _described(inputs, options), ours, theirs.to(ours.dtype), exact, eps)
 
 
-def _described(case: dict) -> str:
+def _described(inputs: dict, options: dict) -> str:
     """The first shape of a case and its options: `3 x 64, activation=relu`."""
-    shapes = [" x ".join(map(str, value)) for value in case.values() if isinstance(value, tuple)]
-    options = [f"{name}={value}" for name, value in case.items() if isinstance(value, str | int | float)]
-    return ", ".join([*shapes[:1], *options])
+    tensor = next(value for value in {**inputs, **options}.values() if isinstance(value, torch.Tensor))
+    shape = " x ".join(map(str, tensor.shape))
+    return ", ".join([shape, *(f"{k}={v}" for k, v in options.items() if isinstance(v, str | int | float))])
 
 
 def arguments(description: str, **options: dict) -> argparse.Namespace:

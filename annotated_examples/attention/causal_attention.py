@@ -360,5 +360,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    shape = dict.fromkeys("qkv", (2, 3, 70, 32))
-    script.main(causal_attention, causal_attention_reference, shape, shape | dict(scale=0.5))
+    script.main(causal_attention, causal_attention_reference)

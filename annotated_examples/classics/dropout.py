@@ -288,4 +288,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    script.main(dropout, dropout_reference, dict(x=(1, 1), p=0.5, seed=1), dict(x=(7, 1000), p=0.1, seed=2**40 + 3))
+    script.main(dropout, dropout_reference)

@@ -266,5 +266,4 @@ def EXAMPLE():
 # fetch one number at a time. [fast/matmul](../fast/matmul.py) leaves the fetching to a unit of the GPU that doesn't
 # have this problem.
 if __name__ == "__main__":
-    script.main(matmul, matmul_reference, dict(a=(64, 64), b=(64, 64)),
-                *(dict(a=(130, 100), b=(100, 70), activation=name) for name in ACTIVATIONS))  # fmt: skip
+    script.main(matmul, matmul_reference)

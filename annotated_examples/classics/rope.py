@@ -305,7 +305,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    angles = torch.arange(24)[:, None] / 10000 ** (torch.arange(20) / 20)
-    tables = dict(cos=angles.cos().to(device.DEVICE), sin=angles.sin().to(device.DEVICE))
-    heads = dict(q=(2, 6, 24, 48), k=(2, 3, 24, 48), **tables)
-    script.main(rope, rope_reference, heads, dict(heads, interleaved=True))
+    script.main(rope, rope_reference)

@@ -243,4 +243,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    script.main(swiglu, swiglu_reference, dict(gate=(1, 1), up=(1, 1)), dict(gate=(7, 1000), up=(7, 1000)))
+    script.main(swiglu, swiglu_reference)

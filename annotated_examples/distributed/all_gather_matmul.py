@@ -218,8 +218,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    alone = {dtype: symmetric_memory(100_000, dtype) for dtype in checks.FLOATS}
-    script.main(
-        lambda x, w: all_gather_matmul(x, w, alone[x.dtype]), all_gather_matmul_reference,
-        dict(x=(70, 100), w=(100, 50)), differentiable=False,
-    )  # fmt: skip
+    script.main(all_gather_matmul, all_gather_matmul_reference)

@@ -437,5 +437,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    sizes = dict(x=(2, 70, 40), weight=(40, 4), bias=(40,), initial_state=(2, 40, 3))
-    script.main(causal_conv1d, causal_conv1d_reference, sizes, sizes | dict(activation="silu"))
+    script.main(causal_conv1d, causal_conv1d_reference)

@@ -542,9 +542,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    shapes = dict(q=(2, 70, 1, 24), k=(2, 70, 1, 24), v=(2, 70, 2, 40), g=None, beta=(2, 70, 2), scale=0.01)
-
-    def tame(function):  # random keys are too long
-        return lambda q, k, v, g, beta, **rest: function(q, k / 8, v, g, beta.sigmoid(), **rest)
-
-    script.main(tame(gated_delta_rule), tame(gated_delta_rule_reference), shapes)
+    script.main(gated_delta_rule, gated_delta_rule_reference)

@@ -315,6 +315,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    ends = torch.tensor([5, 5, 40, 63], device=device.DEVICE)
-    rows = dict(a=(64, 32), b=(4, 32, 24), offsets=ends, bias=(4, 24))
-    script.main(grouped_matmul, grouped_matmul_reference, rows, dict(a=(24, 64), b=(64, 16), offsets=ends))
+    script.main(grouped_matmul, grouped_matmul_reference)

@@ -590,5 +590,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    cases = [dict(a=(72, 40), b=(40, 56), activation=activation) for activation in ACTIVATIONS]
-    script.main(matmul, matmul_reference, *cases)
+    script.main(matmul, matmul_reference)

@@ -242,8 +242,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    chosen = torch.tensor([[0, 2], [2, -1], [0, 3], [3, 2], [2, 0]] * 9, device=device.DEVICE)
-    script.main(
-        moe_mlp, moe_mlp_reference,
-        dict(x=(45, 32), experts=chosen, weights=(45, 2), gate_up=(4, 48, 32), down=(4, 32, 24)),
-    )  # fmt: skip
+    script.main(moe_mlp, moe_mlp_reference)

@@ -70,7 +70,7 @@ from annotated_examples.common.mx import power_of_byte
 from annotated_examples.common.opaque import opaque
 from annotated_examples.mx import mx_matmul as lesson
 from annotated_examples.mx.microscaling import as_bytes, dequantize_mx, pack_reference
-from annotated_examples.mx.mx_matmul import HALVES, contract, mx_matmul_reference, of_numbers
+from annotated_examples.mx.mx_matmul import contract, mx_matmul_reference
 
 
 # ## 1. Two weights in each instruction
@@ -468,5 +468,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    cases = [dict(a=(M, 192), weight=(70, 192)) for M in (1, 33, 70)]
-    script.main(of_numbers(mx_matmul), of_numbers(mx_matmul_reference), *cases, dtypes=HALVES, differentiable=False)
+    script.main(mx_matmul, mx_matmul_reference)

@@ -33,7 +33,6 @@ from annotated_examples.gemlite.gemm import (
     gemm_reference,
     kernel_arguments,
     pack,
-    quantize,
     tile_offsets,
 )
 
@@ -202,7 +201,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    words, scales, zeros = quantize(torch.randn(192, 40, dtype=torch.float16, device=device.DEVICE), 4, 32)
-    weight = dict(words=words, scales=scales, zeros=zeros, W_nbits=4, group_size=32)
-    shapes, halves = [dict(a=(1, 192), **weight), dict(a=(20, 192), **weight)], (torch.float16, torch.bfloat16)
-    script.main(low_bit_matmul, gemm_reference, *shapes, dtypes=halves, differentiable=False)
+    script.main(low_bit_matmul, gemm_reference)

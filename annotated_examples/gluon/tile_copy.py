@@ -295,4 +295,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    script.main(copy, copy_reference, dict(x=(16, 64)), dict(x=(40, 200)), dict(x=(70, 33)))
+    script.main(copy, copy_reference)

@@ -263,6 +263,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    ends = torch.tensor([5, 5, 40, 63], device=device.DEVICE)
-    rows = dict(a=(64, 33), b=(4, 33, 17), offsets=ends, bias=(4, 17))
-    script.main(grouped_matmul, grouped_matmul_reference, rows, dict(a=(20, 64), b=(64, 17), offsets=ends))
+    script.main(grouped_matmul, grouped_matmul_reference)

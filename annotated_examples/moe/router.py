@@ -516,19 +516,5 @@ def EXAMPLE():
     loss_forward(logits, counts, "softmax", BLOCK_T=4)
 
 
-def by_expert(route):
-    """The weights at the places of their experts, zeros elsewhere."""
-
-    def scattered(logits, **options):
-        weights, experts = route(logits, 2, **options)
-        return torch.zeros_like(logits, dtype=weights.dtype).scatter(1, experts.long(), weights)
-
-    return scattered
-
-
-def weights(logits, **options):
-    return by_expert(route)(logits, **options)
-
-
 if __name__ == "__main__":
-    script.main(weights, by_expert(route_reference), dict(logits=(129, 96)), dict(logits=(64, 8), score="sigmoid"))
+    script.main(route, route_reference)

@@ -203,10 +203,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    sizes = (
-        dict(x=(3, 64)),
-        dict(x=(7, 1000), reverse=True),
-        dict(x=(2, 3000), exclusive=True),
-        dict(x=(2, 40, 3), dim=1),
-    )
-    script.main(cumsum, cumsum_reference, *sizes)
+    script.main(cumsum, cumsum_reference)

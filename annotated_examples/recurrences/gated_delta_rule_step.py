@@ -192,12 +192,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-
-    def on_a_copy(function):  # the state is updated in place, and is float32 whatever the others are
-        wide = lambda state: state.to(torch.promote_types(state.dtype, torch.float32), copy=True)  # noqa: E731
-        return lambda state, **tensors: function(wide(state), **tensors)
-
-    shapes = dict(state=(3, 4, 24, 40), q=(3, 2, 24), k=(3, 2, 24), v=(3, 4, 40), g=None, beta=(3, 4))
-    script.main(
-        on_a_copy(gated_delta_rule_step_), on_a_copy(gated_delta_rule_step_reference), shapes, differentiable=False
-    )
+    script.main(gated_delta_rule_step_, gated_delta_rule_step_reference)

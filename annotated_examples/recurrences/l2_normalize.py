@@ -194,4 +194,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    script.main(l2_normalize, l2_normalize_reference, dict(x=(70, 40)), dict(x=(3, 5, 129)))
+    script.main(l2_normalize, l2_normalize_reference)

@@ -475,5 +475,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    shapes = dict(q=(2, 70, 1, 24), k=(2, 70, 1, 24), v=(2, 70, 2, 40))
-    script.main(linear_attention, linear_attention_reference, shapes, shapes | dict(return_final_state=True))
+    script.main(linear_attention, linear_attention_reference)

@@ -363,5 +363,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    gates = dict(a=torch.linspace(-1, 1, 3 * 100 * 40, device=device.DEVICE).view(3, 100, 40))
-    script.main(linear_recurrence, linear_recurrence_reference, gates | dict(x=(3, 100, 40)))
+    script.main(linear_recurrence, linear_recurrence_reference)

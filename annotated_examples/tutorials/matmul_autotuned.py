@@ -276,5 +276,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    cases = [dict(a=(70, 40), b=(40, 50), activation=activation) for activation in ACTIVATIONS]
-    script.main(matmul, matmul_reference, *cases)
+    script.main(matmul, matmul_reference)

@@ -206,5 +206,4 @@ def EXAMPLE():
 # their order causes much of the inputs to be loaded again, and every element has its own pointer. [The next
 # lesson](matmul_grouped.py) changes the order, [the last one](matmul_autotuned.py) the rest.
 if __name__ == "__main__":
-    script.main(matmul, matmul_reference, dict(x=(64, 64), y=(64, 64)), dict(x=(129, 100), y=(100, 65)),
-                differentiable=False)  # fmt: skip
+    script.main(matmul, matmul_reference)

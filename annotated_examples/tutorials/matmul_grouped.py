@@ -236,5 +236,4 @@ def EXAMPLE():
 # [[bench: matmul_grouped/4096x4096x4096/forward/eager.ms]]. The [autotuned lesson](matmul_autotuned.py) chooses the
 # tiles by shape, and [fast/matmul](../fast/matmul.py) describes them to the hardware instead of computing pointers.
 if __name__ == "__main__":
-    script.main(matmul, matmul_reference, dict(x=(64, 64), y=(64, 64)),
-                dict(x=(129, 100), y=(100, 65), activation="relu"))  # fmt: skip
+    script.main(matmul, matmul_reference)

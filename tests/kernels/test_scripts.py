@@ -17,6 +17,7 @@ import pytest
 
 from academy.runtime import checks, device, script
 from academy.book import layout
+from academy.judge import public
 from tests.kernels.harness import ROOT
 
 FILES = layout.kernels(ROOT)
@@ -30,14 +31,22 @@ ADVICE = "# missing? Run make in the clone, then .venv/bin/python"
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Run a file as a script: `run(path, *arguments)` -> (exit status, what it printed). cases: how many, at most."""
-    main = script.main
+    main, whole = script.main, public.of_script
 
     def run(path, *arguments, cases=None):
         def shortened(function, reference, *every, dtypes=checks.FLOATS, **options):
             dtypes = dtypes[-1:] if device.INTERPRET else dtypes
             main(function, reference, *every[:cases], dtypes=dtypes, **options)
 
+        def of_script(*arguments):
+            if not (found := whole(*arguments)):
+                return None
+            said, subject, tried = found
+            subject.dtypes = subject.dtypes[-1:] if device.INTERPRET else subject.dtypes
+            return said, subject, [tried[0], tried[-1]] if cases else tried
+
         monkeypatch.setattr(script, "main", shortened)
+        monkeypatch.setattr(public, "of_script", of_script)
         monkeypatch.setattr(sys, "argv", [str(path), *arguments])
         monkeypatch.setattr(sys, "path", [*sys.path])
         with pytest.raises(SystemExit) as end:
@@ -89,6 +98,20 @@ def test_a_process_of_its_own_in_another_folder(name, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "none wrong" in done.stdout
+
+
+def test_a_copy_under_another_name_runs_its_example(run, tmp_path):
+    copy = tmp_path / "mine.py"
+    copy.write_text((ROOT / "annotated_examples/tutorials/vector_add.py").read_text("utf-8"), "utf-8")
+    status, printed = run(copy)
+    assert status == 0 and "operations/ says nothing of vector_add in mine.py" in printed
+
+
+def test_a_copy_that_was_downloaded_is_compared(run, tmp_path):
+    copy = tmp_path / "vector_add.py"
+    copy.write_text((ROOT / "annotated_examples/tutorials/vector_add.py").read_text("utf-8"), "utf-8")
+    status, printed = run(copy)
+    assert status == 0 and "none wrong" in printed
 
 
 #: Numbers of eight bits have no arithmetic of their own. `tl.where` makes a tensor of a constant, which has no dtype.

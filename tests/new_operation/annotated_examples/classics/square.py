@@ -117,4 +117,4 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    script.main(square, square_reference, dict(x=(3, 100)))
+    script.main(square, square_reference)
