@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from academy.judge import elements
 from academy.judge.findings import Remark, Wrong
@@ -140,7 +141,7 @@ def afterwards(attempt: Attempt) -> None:
 
 
 class _Made(TorchDispatchMode):
-    """Storages of the tensors that are made meanwhile."""
+    """New storages of meanwhile: of no tensor that an operation is given, as a view is and what is written in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +154,10 @@ class _Made(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor) and not result.is_meta:
-            self.storages.append(StorageWeakRef(result.untyped_storage()))
+            storage = StorageWeakRef(result.untyped_storage())
+            given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and not x.is_meta]
+            if all(x.untyped_storage()._cdata != storage.cdata for x in given):
+                self.storages.append(storage)
         return result
 
 

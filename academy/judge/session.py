@@ -49,9 +49,11 @@ class File:
 
 @dataclass(frozen=True)
 class Given:
-    """Functions that are there already. They are judged by forks of this process, so without a GPU."""
+    """Functions that are there already. They are judged by forks of this process, or here, without limits: where there
+    is a GPU, which no fork can use, and where it shall be quick."""
 
     subjects: tuple[Subject, ...]
+    here: bool = not device.INTERPRET
 
     def load(self) -> list[Subject]:
         return list(self.subjects)
@@ -189,7 +191,7 @@ class Session:
     @property
     def here(self) -> bool:
         """Whether trials are made in this process: functions can't be sent to one that is no fork of it."""
-        return isinstance(self.source, Given) and not device.INTERPRET
+        return isinstance(self.source, Given) and self.source.here
 
     def walk(self, planned: Callable[[int], object] = lambda count: None) -> Iterator[Outcome | Fate]:
         """Everything that is found, as it comes; `report` holds it too. planned: told how many there will be."""

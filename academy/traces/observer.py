@@ -404,6 +404,8 @@ def jitted_files(module: ModuleType) -> list[str]:
             if function is not value and inspect.isfunction(function):
                 found[function.__code__.co_filename] = None
             names = vars(value) if inspect.ismodule(value) else getattr(function, "__globals__", {})
+            if not isinstance(names, dict):  # of a class of functions, it is a descriptor
+                continue
             if id(names) not in known and Path(names.get("__file__") or "/").is_relative_to(folder):
                 known.add(id(names))
                 waiting.append(names)

@@ -22,6 +22,7 @@ def scale_kernel(x_ptr, out_ptr, n, s, BLOCK: tl.constexpr):
 """
 FILE = """
 import torch, triton, triton.language as tl
+from types import FunctionType  # a class whose __globals__ are no module's
 IMPORTS
 
 @triton.jit
