@@ -8,7 +8,7 @@ import torch
 from annotated_examples.attention import causal_attention as module
 from annotated_examples.attention import flash_attention
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
 MUTANTS = [
     Mutant("a query sees the next key", "offs_n[None, :] <= offs_m[:, None], s,", "offs_n[None, :] <= offs_m[:, None] + 1, s,"),
@@ -98,12 +98,6 @@ def test_check_passes():
 test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-def test_layouts(layout, dtype):
-    right(module, qkv(dtype=dtype, layout=layout), layout(randn(1, 2, 70, 16, dtype=dtype)))
-
-
 @pytest.mark.parametrize("D", [16, 32, 64, 128])
 @pytest.mark.parametrize("T", [1, 33])
 def test_sizes(T, D):
@@ -132,14 +126,6 @@ def test_few_keys(T, D):
     assert (mine["dq"][0, 0, 0].abs() <= 64 * torch.finfo(torch.float32).eps * terms[0, 0, 0, 0]).all()
 
 
-@pytest.mark.parametrize("shape", [dict(T=0), dict(B=0), dict(H=0)], ids=str)
-def test_empty(shape):
-    inputs = {name: harness.leaf(x) for name, x in qkv(**shape).items()}
-    o = module.causal_attention(**inputs)
-    o.sum().backward()
-    assert o.shape == inputs["q"].shape and all(x.grad.shape == x.shape for x in inputs.values())
-
-
 @pytest.mark.parametrize("tiles", [(16, 32), (32, 16), (64, 16)], ids=str)
 def test_tiles_that_are_no_squares(tiles):
     inputs, do = qkv(B=2, T=37), randn(2, 2, 37, 16)
@@ -147,13 +133,6 @@ def test_tiles_that_are_no_squares(tiles):
         gradients_in_tiles(module, inputs, do, *tiles), gradients_in_tiles(module, inputs, do, 16, 16)
     ):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
-
-
-def test_upstream_gradient_of_a_sum():
-    inputs = {name: harness.leaf(x) for name, x in qkv().items()}
-    one = torch.autograd.grad(module.causal_attention(**inputs).sum(), list(inputs.values()))
-    two = torch.autograd.grad(module.causal_attention(**inputs), list(inputs.values()), torch.ones_like(inputs["q"]))
-    assert all(torch.equal(a, b) for a, b in zip(one, two))
 
 
 def test_same_as_the_lesson_with_all_options():

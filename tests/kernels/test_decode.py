@@ -300,11 +300,6 @@ def test_heads_before_tokens(module):
     assert_right(with_tiles(module), shared)
 
 
-def test_same_bits_twice(module):
-    inputs = caches(dtype=torch.bfloat16)
-    assert torch.equal(module.decode_attention(**inputs), module.decode_attention(**inputs))
-
-
 def test_the_number_of_splits_depends_on_shapes_only(module, monkeypatch):
     assert allocated(module, monkeypatch, [3000, 5]) == allocated(module, monkeypatch, [9, 5])
 

@@ -103,8 +103,3 @@ def test_float32_gives_the_lessons_bits():
 def test_default_number_of_splits(programs, capacity, expected):
     """All parts at once, or so many rounds that the last one matters little."""
     assert fast.default_splits(programs, capacity) == expected
-
-
-def test_same_bits_twice(only_fast):
-    inputs = caches(dtype=torch.bfloat16)
-    assert torch.equal(fast.decode_attention(**inputs), fast.decode_attention(**inputs))

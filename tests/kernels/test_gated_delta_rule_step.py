@@ -144,11 +144,6 @@ def test_a_gate_of_minus_infinity_forgets():
     assert all(torch.equal(fresh[name], value) for name, value in mine.items())
 
 
-@pytest.mark.parametrize("shape", [dict(B=0), dict(H=0)], ids=str)
-def test_empty(shape):
-    assert results(module.gated_delta_rule_step_, token(**shape))["o"].numel() == 0
-
-
 def test_the_grid_has_one_axis(monkeypatch):
     """H7: 70 000 rows of 4 heads."""
     grids = harness.grids(monkeypatch, module)

@@ -12,7 +12,7 @@ from academy.judge import accuracy
 from annotated_examples.classics import layernorm as lesson
 from annotated_examples.fast import layernorm as fast
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
 module = harness.modules(lesson, fast)
 
@@ -187,13 +187,6 @@ def test_rows_longer_than_65536(module):
     harness.assert_right(module.layernorm, pytorch, dict(x=inputs["x"]), randn(2, 66001))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("scale", [1e-4, 1e4])
-def test_large_and_small_values(module, scale, dtype):
-    inputs = rows_and_parameters(3, 300, dtype=dtype, scale=scale)
-    harness.assert_right(module.layernorm, pytorch, inputs, randn(3, 300, dtype=dtype))
-
-
 @pytest.mark.parametrize("shift", [-1e4, 1e4])
 def test_mean_far_from_zero(module, shift, tiles):
     """Mean of squares minus square of mean would be left with nothing here. Many rows: luck evens out."""
@@ -210,37 +203,6 @@ def test_constant_rows(module):
     """The variance is zero, and `eps` alone stands under the root."""
     x = torch.full((2, 40), 3.0, device=DEVICE)
     accuracy.check("y", module.layernorm(x), pytorch(x), pytorch(x.double()))
-
-
-def test_infinities_and_nan(module, tiles):
-    x = randn(4, 40)
-    x[0, 3], x[1, 39], x[2, 0] = float("inf"), float("-inf"), float("nan")
-    y, _, _ = module.layernorm_forward(x, **tiles["forward"])
-    assert y[:3].isnan().all() and torch.equal(y.isnan(), pytorch(x).isnan())
-    accuracy.check("untouched row", y[3:], pytorch(x[3:]), pytorch(x[3:].double()))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(module, layout):
-    inputs = rows_and_parameters(6, 10)
-    for name in ("x", "weight", "bias"):
-        changed = {**inputs, name: layout(inputs[name])}
-        harness.assert_right(module.layernorm, pytorch, changed, layout(randn(6, 10)))
-
-
-def test_three_dimensional_layouts(module):
-    x = randn(4, 3, 20)
-    for view in (x.transpose(0, 1), x.transpose(0, 2), x[:, 1:], x[..., ::2]):
-        N = view.shape[-1]
-        inputs = dict(x=view, weight=randn(N), bias=randn(N))
-        harness.assert_right(module.layernorm, pytorch, inputs, randn(*view.shape))
-
-
-def test_expanded_input_weight_and_upstream_gradient(module):
-    """Without an upstream gradient `assert_right` calls `.sum().backward()`, whose upstream has strides of zero."""
-    inputs = dict(x=harness.expanded(4, 33), weight=randn(1).expand(33), bias=randn(1).expand(33))
-    harness.assert_right(module.layernorm, pytorch, inputs, harness.expanded(4, 33))
-    harness.assert_right(module.layernorm, pytorch, inputs)
 
 
 def test_one_column_of_a_wider_matrix(module):
@@ -284,16 +246,6 @@ def test_eps(module, eps):
     harness.assert_right(function, reference, rows_and_parameters(3, 20), randn(3, 20))
 
 
-@pytest.mark.parametrize("shape", [(0, 8), (4, 0), (2, 0, 8)], ids=str)
-def test_empty(module, shape):
-    x = torch.empty(shape, device=DEVICE, requires_grad=True)
-    weight, bias = (torch.ones(shape[-1], device=DEVICE, requires_grad=True) for _ in range(2))
-    y = module.layernorm(x, weight, bias)
-    y.sum().backward()
-    assert y.shape == shape and x.grad.shape == shape
-    assert torch.equal(weight.grad, torch.zeros_like(weight)) and torch.equal(bias.grad, torch.zeros_like(bias))
-
-
 def test_residual_branch_keeps_its_gradient(module):
     """Pre-norm block: x + layernorm(x). Writing dx over the upstream gradient would break the sum of both paths."""
     function = lambda x, weight, bias: x + module.layernorm(x, weight, bias)  # noqa: E731
@@ -312,13 +264,6 @@ def test_saved_is_one_over_the_deviation(module):
 def test_gradient_of_a_row_adds_up_to_zero(module):
     dx = harness.gradients(module.layernorm, rows_and_parameters(4, 200), randn(4, 200))["dx"]
     assert dx.abs().max() > 0.1 and dx.sum(dim=1).abs().max() < 1e-5
-
-
-def test_backward_twice(module):
-    x, dy = randn(3, 40).requires_grad_(), randn(3, 40)
-    y = module.layernorm(x, randn(40), randn(40))
-    first, second = (torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in (dy, 2 * dy))
-    torch.testing.assert_close(second, 2 * first)
 
 
 @pytest.mark.parametrize(

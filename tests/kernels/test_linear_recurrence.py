@@ -31,7 +31,7 @@ from academy.judge import accuracy
 from annotated_examples.fast import linear_recurrence as fast
 from annotated_examples.recurrences import linear_recurrence as lesson
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
 module = harness.modules(lesson, fast)
 
@@ -264,15 +264,6 @@ def test_packed_sequences(module, lengths):
     inputs["a"][sum(lengths) :], inputs["x"][sum(lengths) :] = NAN, NAN
     h, final = module.linear_recurrence_varlen(**inputs, return_final_state=True)
     assert h[sum(lengths) :].eq(0).all() and final.isfinite().all()
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(module, layout):
-    def three(rows):  # the layouts are of matrices
-        return layout(randn(6, 10).sin())[None]
-
-    inputs = dict(a=three(1), x=three(2), initial_state=randn(1, 10))
-    assert_right(module.linear_recurrence, lesson.linear_recurrence_reference, inputs, (three(3), randn(1, 10)))
 
 
 def test_gates_of_stride_zero(module):

@@ -175,13 +175,6 @@ def test_smallest_groups(W_nbits, group_size, M, module):
     assert_right(module.low_bit_matmul, *problem(W_nbits, 3, M=M, N=19, K=96, group_size=group_size))
 
 
-@pytest.mark.parametrize(("M", "N", "K"), [(0, 5, 32), (3, 0, 32), (3, 5, 0), (1, 5, 0), (65, 5, 0), (0, 0, 0)])
-def test_empty(M, N, K, module):
-    arguments, options = problem(4, 3, M=M, N=N, K=K)
-    c = module.low_bit_matmul(*arguments, **options)
-    assert c.shape == (M, N) and (c == 0).all()
-
-
 HINTS = ("tile_order", "A_load_order", "meta_evict_policy")
 
 

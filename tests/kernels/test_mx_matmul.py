@@ -300,12 +300,6 @@ def test_shapes(M, N, K, module):
         assert torch.equal(found, bias.expand(M, N))
 
 
-@BOTH
-def test_the_same_bits_twice(module):
-    a, (q, scale) = randn(33, 256, dtype=BF16), weights(70, 256)
-    assert torch.equal(module.mx_matmul(a, q, scale), module.mx_matmul(a, q, scale))
-
-
 @pytest.mark.gpu
 def test_every_size_of_the_fast_version():
     """With the tiles that calls get, at sizes around the borders between kernels; K of a multiple of 32 only, too."""
