@@ -1,3 +1,3 @@
 """Reading and keeping: `textfiles` that a person names, the `cache`, the `dependencies` of a module, which are part
-of a key, and what is `vendored`.
+of a key, what is `vendored`, and the `size` of it all.
 """
