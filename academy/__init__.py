@@ -25,22 +25,35 @@ MOVED = {
     "academy.cache": "academy.files.cache",
     "academy.checks": "academy.runtime.checks",
     "academy.collecting": "academy.command.garbage",
+    "academy.compiler.refused": "academy.compiler.rules.refused",
     "academy.device": "academy.runtime.device",
+    "academy.exercises.allowed": "academy.compiler.rules.allowed",
     "academy.exercises.apart": "academy.exercises.limited",
+    "academy.exercises.rounds": "academy.exercises.loop_limit",
     "academy.exercises.wire": "academy.exercises.limited",
-    "academy.geometry": "academy.runtime.geometry",
+    "academy.geometry": "academy.runtime.call_cache",
     "academy.imports": "academy.files.dependencies",
+    "academy.interpreter.kinds": "academy.interpreter.quick.kinds",
+    "academy.interpreter.moves": "academy.interpreter.quick.moves",
+    "academy.interpreter.operators": "academy.interpreter.quick.operators",
+    "academy.interpreter.speed": "academy.interpreter.quick",
     "academy.launch": "academy.runtime.launch",
     "academy.misspelt": "academy.command.misspelt",
+    "academy.practice": "academy.compiler.rules",
     "academy.progress": "academy.command.progress",
     "academy.script": "academy.runtime.script",
     "academy.setup_environment": "academy.command.setup_environment",
     "academy.simulate": "academy.gluon.command",
+    "academy.site.beforehand": "academy.site.background",
+    "academy.site.explained": "academy.site.taught_before_used",
+    "academy.site.helper": "academy.site.worker",
     "academy.textfiles": "academy.files.textfiles",
     "academy.timing": "academy.runtime.timing",
     "academy.traffic": "academy.bench.collectives",
     "academy.vendored": "academy.files.vendored",
     "academy.watching": "academy.gluon.watching",
+    "annotated_examples.choosing": "annotated_examples.sampling",
+    "annotated_examples.common.opaque": "annotated_examples.common.custom_operator",
 }
 
 
@@ -61,7 +74,7 @@ class _Moved:
     said: set[str] = set()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if not name.startswith("academy.") or (new := current(name)) == name:
+        if not name.startswith(("academy.", "annotated_examples.")) or (new := current(name)) == name:
             return None
         if (place := new.rpartition(".")[0]) not in self.said:
             import warnings

@@ -198,8 +198,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from academy import practice
     from academy.book import operations, problems
+    from academy.compiler import rules
     from academy.formulas import verify
     from academy.formulas.comparing.result import Result
     from academy.judge.process import WORKERS
@@ -209,9 +209,9 @@ def _check(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     project = _project(arguments.files)
     known = project.checked_files() if project else []
-    own = [file for file in arguments.files if file.resolve() not in known and practice.is_kernel_file(file)]
+    own = [file for file in arguments.files if file.resolve() not in known and rules.is_kernel_file(file)]
     rest = [file for file in arguments.files if file not in own]
-    found, result, files = practice.lint(None, None, own), Result(), list[Path]() if own else None
+    found, result, files = rules.lint(None, None, own), Result(), list[Path]() if own else None
     if project and (rest or not own):
         files = _checked(rest, known, "derivations, kernels, their cases, and the pages under docs")
         wrong = verify.syntax_errors(files)
@@ -240,10 +240,10 @@ def _recorded(files: list[Path]) -> Result:
 
 
 def _practised(root: Path, files: list[Path] | None) -> Result:
-    from academy import practice
+    from academy.compiler import rules
     from academy.formulas.comparing.result import Result
 
-    return Result(practice.lint(root, files))
+    return Result(rules.lint(root, files))
 
 
 def _stale() -> Result:
@@ -257,13 +257,13 @@ def _stale() -> Result:
 
 def _project(files: list[Path]) -> Project | None:
     """The project around the current directory; none is needed for kernel files of a reader's own."""
-    from academy import practice
+    from academy.compiler import rules
     from academy.formulas.project import Project
 
     try:
         return Project.here()
     except FileNotFoundError:
-        if files and all(map(practice.is_kernel_file, files)):
+        if files and all(map(rules.is_kernel_file, files)):
             return None
         raise
 

@@ -1,0 +1,1 @@
+import academy  # noqa: F401  finds files of this package that have moved

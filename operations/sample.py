@@ -9,7 +9,7 @@ import torch
 from academy.formulas.cases import case
 from academy.judge.public import Public
 
-LESSON = "choosing.sample"
+LESSON = "sampling.sample"
 FAST = None
 FUNCTION = "sample"
 AXES = ("rows", "tokens")
@@ -140,7 +140,7 @@ def called(k, p):
 
 def reference(k, p):
     def of(logits):
-        from annotated_examples.choosing.sample import sample_reference
+        from annotated_examples.sampling.sample import sample_reference
 
         return sample_reference(logits, SEED, **options(k, p))
 

@@ -103,7 +103,6 @@ ARROWS: dict[str, set[str]] = {
     "interpreter": {"command"},
     "exact": {"interpreter"},
     "runtime": {"interpreter"},
-    "practice": {"book", "files"},
     "results": {"book", "files"},
     "compiler": {"book", "command", "files", "runtime"},
     "gluon": {"command", "compiler", "files", "runtime"},

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from academy.compiler import refused
+from academy.compiler.rules import refused
 
 #: The lines above each example.
 HEAD = """

@@ -11,8 +11,9 @@ from typing import Any
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITCallable
 
-from academy.compiler import errors, refused
+from academy.compiler import errors
 from academy.compiler.cards import Card
+from academy.compiler.rules import refused
 
 _MLIR = re.compile(r"^(?P<file>[^\s:]+\.py):(?P<line>\d+):\d+: error: (?P<message>.*)$", re.M)
 _SMALL_DOT = re.compile(r"[Ii]nput shapes should have M >= (\d+), N >= (\d+) and K >= (\d+)")

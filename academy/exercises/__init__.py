@@ -36,7 +36,7 @@ all means the starter. Tests check that every wrong solution is rejected with it
 `academy.book.exercise_files` reads such a file without importing it, so that the site can be built without triton.
 `marking` is the checker of a reader's text, for the page in the browser and for `academy exercise`:
 
-1. `allowed` refuses what no answer needs, and `academy.compiler.refused` what no kernel can have: by its text.
+1. `allowed` refuses what no answer needs, and `academy.compiler.rules.refused` what no kernel can have: by its text.
 2. `answer` imports the text and calls it; `watch` records its kernels, and `provenance` who has computed what. Only
    plain data comes out.
 3. `questions` draws the inputs and compares the results. It never runs the text itself.

@@ -22,15 +22,15 @@ import torch
 from academy.runtime import device
 from academy import interpreter
 from academy.command import trouble
-from academy.exercises import rounds, watch
-from academy.exercises.allowed import Raised
+from academy.compiler.rules.allowed import Raised
+from academy.exercises import loop_limit, watch
 from academy.exercises.questions import Failed
 
 #: What checks need of these modules; a text that replaces any of it is told so.
 _GUARDED = (
     "torch", "torch.nn.functional", "triton", "triton.language", "math", "random", "builtins", "academy.judge.accuracy",
-    "academy.exercises.answer", "academy.exercises.questions", "academy.exercises.marking", "academy.exercises.rounds",
-    "academy.exercises.watch", "academy.exercises.provenance", "academy.traces.proof",
+    "academy.exercises.answer", "academy.exercises.questions", "academy.exercises.marking",
+    "academy.exercises.loop_limit", "academy.exercises.watch", "academy.exercises.provenance", "academy.traces.proof",
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ class Answer:
         self._rewritten: dict = {}  # its kernels, as the first call has rewritten them
         self._before = _snapshot()
         with self._told():
-            self._rounds = rounds.Rounds()
+            self._rounds = loop_limit.Rounds()
             self._module = self._rounds.load(path)
 
     def close(self) -> None:

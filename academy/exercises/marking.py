@@ -17,9 +17,9 @@ from academy.runtime import device
 from academy.book import exercise_files
 from academy.book.exercise_files import Exercise
 from academy.book.syntax import import_path
-from academy.compiler import refused
-from academy.exercises import allowed, watch
-from academy.exercises.allowed import Raised
+from academy.compiler.rules import allowed, refused
+from academy.compiler.rules.allowed import Raised
+from academy.exercises import watch
 from academy.exercises.answer import Answer
 from academy.exercises.questions import Asked, Failed, Questions
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import torch
 
 from academy.runtime import device
+from academy.compiler.rules.allowed import Raised
 from academy.exercises import classes, watch
-from academy.exercises.allowed import Raised
 from academy.judge import elements, layouts
 
 #: Elements of memory on either side of an input; they hold NaN, or the largest integer.

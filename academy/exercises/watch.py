@@ -26,7 +26,7 @@ import triton.language as tl
 
 from academy.command import misspelt
 from academy.exercises import provenance
-from academy.exercises.rounds import Endless
+from academy.exercises.loop_limit import Endless
 from academy.gluon.watching import GluonError, schedule
 from academy.traces import proof
 from academy.traces.memory import Backend

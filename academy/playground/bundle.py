@@ -53,7 +53,7 @@ _ACADEMY = [
     "academy/runtime/*.py",
 ]
 _ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "accuracy", "layouts", "elements")]
-_ACADEMY += ["academy/compiler/refused.py"]
+_ACADEMY += [f"academy/compiler/rules/{name}.py" for name in ("allowed", "refused")]
 _LEFT_OUT = ["academy/command/progress.py", "academy/command/setup_environment.py", "academy/exercises/limited.py"]
 _LEFT_OUT += ["academy/files/size.py", "academy/files/vendored.py"]
 _LEFT_OUT += ["academy/gluon/command.py", "academy/traces/native_memory.py"]
@@ -94,7 +94,8 @@ def academy(root: Path) -> bytes:
     entries |= {f"torch/{path.name}": path.read_bytes() for path in sorted((RUNTIME / "torch").glob("*.py"))}
     entries["triton/_C/__init__.py"] = b""
     entries["triton/_C/libtriton.py"] = (RUNTIME / "libtriton.py").read_bytes()
-    entries["academy/playground/__init__.py"] = entries["academy/compiler/__init__.py"] = b""
+    for folder in ("playground", "compiler", "compiler/rules"):
+        entries[f"academy/{folder}/__init__.py"] = b""
     return _packed(tuple(entries.items()))
 
 

@@ -249,7 +249,7 @@ _LAUNCHES: dict[tuple, Launch] = {}
 #: By the tensors of a `Launch`: what the same call led to. By the kind of every number: the same kernel, another size.
 _CALLS: dict[tuple, _Remembered] = {}
 _KINDS: dict[tuple | None, _Remembered] = {}
-#: These, and what `academy.runtime.geometry` remembers.
+#: These, and what `academy.runtime.call_cache` remembers.
 CACHES: list[dict] = [_LAUNCHES, _CALLS, _KINDS]
 
 

@@ -6,14 +6,49 @@ Both may be unset, as in a clone that nobody has published. Then no link may lea
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from html import escape
 from pathlib import Path
 
+#: Where pages were, and where they are: the beginnings of their addresses on the site.
+MOVED = {
+    "exercises/choosing/": "exercises/sampling/",
+    "exercises/eight_bits/": "exercises/fp8/",
+    "exercises/experts/": "exercises/moe/",
+    "exercises/four_bits/": "exercises/mx/",
+    "exercises/low_bit/": "exercises/gemlite/",
+    "kernels/choosing/": "kernels/sampling/",
+}
+_REDIRECT = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="{to}">
+<meta name="robots" content="noindex">
+<meta http-equiv="refresh" content="0; url={to}">
+<script>location.replace({to!r} + location.hash)</script>
+<p>This page has moved: <a href="{to}">here it is</a>.
+"""
 #: Stands for the repository's address in a text, and what does where there is none: no shell takes it for an address.
 REPOSITORY, PLACEHOLDER = "{{ repo_url }}", "<the address of this repository>"
 #: Begins the target of a link that has none.
 NOWHERE = "nowhere:"
 _OUTSIDE = re.compile(r"\]\((?:\.\./)+([\w/]+\.py)\)")
 _LINK = re.compile(rf"\[((?:[^\[\]]|\[[^\]]*\])*)\]\({NOWHERE}[^)]*\)")
+
+
+def redirects(pages: Iterable[str]) -> dict[str, str]:
+    """File of the site -> its text, which leads to where a page is now.
+
+    pages: their addresses, such as `kernels/sampling/sample/`.
+    """
+    found = {}
+    for page in pages:
+        for old, new in MOVED.items():
+            if page.startswith(new):
+                place = page.replace(new, old, 1)
+                found[f"{place}index.html"] = _REDIRECT.format(to=escape("../" * place.count("/") + page))
+    return found
 
 
 def file_address(repo_url: str | None, path: str, branch: str = "main") -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from academy.book import front_matter, layout, syntax
 from academy.book.texts import read
-from academy.site import explained, project_parts
+from academy.site import project_parts, taught_before_used
 from academy.site.library import Library, Page
 from academy.site.page_facts import title
 
@@ -37,7 +37,7 @@ def names(text: str) -> set[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
             module, name = node.value.id, node.attr
             if module != "triton" or name in OF_TRITON:
-                found.add(f"{module}.{'float32' if name in explained.DTYPES else name}")
+                found.add(f"{module}.{'float32' if name in taught_before_used.DTYPES else name}")
     return found
 
 

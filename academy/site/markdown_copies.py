@@ -15,7 +15,7 @@ from bs4 import BeautifulSoup, Tag
 from markdownify import ATX, MarkdownConverter
 from mkdocs.structure.nav import Section
 
-from academy.site import addresses, beforehand
+from academy.site import addresses, background
 from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
@@ -35,11 +35,11 @@ class Copies:
     def add(self, page) -> None:
         about = page.meta.get("description") or "", page.content, page.meta.get("title") or page.title
         self.pages[page.url] = (*about, page.canonical_url or "")
-        beforehand.ask("copy", page.content)
+        background.ask("copy", page.content)
 
     def write(self, nav, config) -> None:
         for url, (_, content, title, address) in reversed(self.pages.items()):  # others have begun with the first ones
-            text = str(beforehand.answer("copy", content) or converted(content))
+            text = str(background.answer("copy", content) or converted(content))
             if not re.search(r"^# ", text, re.M):
                 text = f"# {title}\n\n{text}"
             head = f"<!-- {address} -->\n\n" if address else ""

@@ -38,7 +38,7 @@ from academy.playground import bundle as playground
 from academy.results import ladder as ladders
 from academy.site import (
     addresses,
-    beforehand,
+    background,
     chapters,
     generated_pages,
     katex,
@@ -101,16 +101,16 @@ class AcademyPlugin(BasePlugin):
         self.copies = markdown_copies.Copies() if command != "serve" else None
         self.begins_to_serve = command == "serve"
         garbage.rarely(200_000)
-        beforehand.begin()
+        background.begin()
 
     def on_shutdown(self):
-        beforehand.end()
+        background.end()
 
     def on_build_error(self, *, error):
         self._ended()
 
     def _ended(self) -> None:
-        beforehand.end()
+        background.end()
         pictures.build(runs=False)
 
     def on_config(self, config):
@@ -138,11 +138,11 @@ class AcademyPlugin(BasePlugin):
 
     def _ask(self) -> None:
         """What takes longest, about as pages need it: those that are written by hand come first."""
-        beforehand.ask("marks", *(page.source for page in self.library.shown("derivation")))
-        beforehand.ask("verified", self.library.docs)  # quick after these
-        beforehand.ask("taught", self.library.docs)
-        beforehand.ask("results", "", *(Path(page.source).stem for page in self.library.shown("benchmark")))
-        beforehand.ask("ladder", *ladders.names(ROOT))
+        background.ask("marks", *(page.source for page in self.library.shown("derivation")))
+        background.ask("verified", self.library.docs)  # quick after these
+        background.ask("taught", self.library.docs)
+        background.ask("results", "", *(Path(page.source).stem for page in self.library.shown("benchmark")))
+        background.ask("ladder", *ladders.names(ROOT))
 
     def on_pre_build(self, *, config):
         """Too much is made from a kernel file to go on without it. `mkdocs serve` waits until the file is fixed."""
@@ -277,6 +277,10 @@ class AcademyPlugin(BasePlugin):
     on_page_context = CombinedEvent(_before_search, _after_search)
 
     def on_post_build(self, *, config):
+        for place, text in addresses.redirects(page.url for page in self.nav.pages).items():
+            path = Path(config.site_dir, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
         if config.site_url and self.copies:
             for place, picture in self.cards.items():
                 path = Path(config.site_dir, place)

@@ -16,7 +16,7 @@ from academy.book.tex import bare
 from academy.book.texts import digest
 from academy.files.cache import kept
 from academy.files.dependencies import made_by
-from academy.site import beforehand
+from academy.site import background
 from academy.site.library import Library
 
 #: What makes each kind of part, besides this file: see `academy.files.dependencies.made_by`.
@@ -66,7 +66,7 @@ def check_mark(path: str, tex: str, tag: str | None) -> str:
     """What was checked about a display equation of a derivation, as HTML; where nothing was, a warning is logged."""
     if not (ROOT / path).is_file():
         return ""
-    beforehand.answer("marks", path)
+    background.answer("marks", path)
     found = {(each, of): mark for each, of, mark in marks(path)}
     mark = found.get((bare(tex), tag)) or found.get((bare(tex), None))
     if mark is None:
@@ -89,7 +89,7 @@ def marks(path: str) -> list[list]:
 
 def verified(library: Library) -> list[str]:
     """Markdown for the table of all that is verified: `academy.formulas.reports.table`."""
-    beforehand.answer("verified", library.docs)
+    background.answer("verified", library.docs)
     pages = [path.relative_to(ROOT).as_posix() for path in layout.derivations(ROOT)]
 
     def made() -> list[str]:
@@ -111,7 +111,7 @@ def results(operation: str) -> list[str]:
     """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.results.tables.Html`)."""
     from academy.results import overview, pages
 
-    beforehand.answer("results", operation)
+    background.answer("results", operation)
 
     def made() -> list[str]:
         return pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
@@ -128,7 +128,7 @@ def ladder(name: str) -> list[str]:
     from academy.results import ladder
     from academy.site import ladder_page
 
-    beforehand.answer("ladder", name)
+    background.answer("ladder", name)
 
     files = [*layout.results(ROOT, "ladder/*"), *layout.results(ROOT, f"ladders/{name}")]
     file = ROOT / ladder.BENCHMARKS / f"{name}.py"
@@ -139,18 +139,18 @@ def ladder(name: str) -> list[str]:
 
 
 def taught(library: Library, names: Iterable[str]) -> dict[str, str]:
-    """Name -> the page by which it was used and explained: `academy.site.explained.taught`."""
-    from academy.site import explained
+    """Name -> the page by which it was used and explained: `academy.site.taught_before_used.taught`."""
+    from academy.site import taught_before_used
 
-    beforehand.answer("taught", library.docs)
+    background.answer("taught", library.docs)
     root, pages = library.root, library.path.pages
 
     def made() -> dict[str, str]:
-        return explained.taught(root, pages, set(names))
+        return taught_before_used.taught(root, pages, set(names))
 
     kernels = sorted((root / layout.KERNELS).rglob("*.py"))
     files = [*kernels, *layout.derivations(root), *layout.documents(root), *layout.exercises(ROOT)]
-    return _kept("taught", [pages, sorted(names)], files, ["academy.site.explained"], made)
+    return _kept("taught", [pages, sorted(names)], files, ["academy.site.taught_before_used"], made)
 
 
 def training(name: str) -> list[str]:

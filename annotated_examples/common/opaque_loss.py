@@ -12,7 +12,7 @@ import functools
 
 import torch
 
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 
 OPTIONS = "float softcap, float scaling, SymInt ignore_index"
 FORWARD = (

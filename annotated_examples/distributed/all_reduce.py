@@ -35,7 +35,7 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.symmetric import Symmetric, symmetric_list, symmetric_memory
 
 

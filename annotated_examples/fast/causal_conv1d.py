@@ -31,7 +31,7 @@ from annotated_examples.common.chunks import chunk_at, cut
 from annotated_examples.common.constants import LOG2E
 from annotated_examples.common.exponential import sigmoid_of
 from annotated_examples.common.norms import add_partial_sums
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.sequences import few_tokens, new_rows, strided_rows
 from annotated_examples.recurrences import causal_conv1d as lesson
 from annotated_examples.recurrences.causal_conv1d import (

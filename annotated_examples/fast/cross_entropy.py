@@ -26,7 +26,7 @@ Only if the entries of a row aren't contiguous are the logits copied first.
 # [[ladder: cross_entropy]]
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.geometry import Prepared, knowing, remembered
+from academy.runtime.call_cache import Prepared, knowing, remembered
 from academy.runtime.launch import cdiv, launch
 
 import functools

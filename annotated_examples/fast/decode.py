@@ -30,7 +30,7 @@ per tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.geometry import Prepared, remembered
+from academy.runtime.call_cache import Prepared, remembered
 
 import torch
 import triton

@@ -57,7 +57,7 @@ kernels.
 # [[ladder: flash_attention]]
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.geometry import Prepared, remembered
+from academy.runtime.call_cache import Prepared, remembered
 from academy.runtime.launch import cdiv
 
 import torch

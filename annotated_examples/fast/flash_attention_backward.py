@@ -51,7 +51,7 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
 """
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.geometry import Prepared, remembered
+from academy.runtime.call_cache import Prepared, remembered
 from academy.runtime.launch import Tiles, cdiv
 
 from typing import NamedTuple

@@ -53,7 +53,7 @@ from annotated_examples.common.chunks import (
     load_gates, load_state, new_like, new_state, round_to_tf32, state_product, states_between, store_block, suits,
     sums_from, tensor,
 )  # fmt: skip
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.recurrences import gated_delta_rule as lesson
 from annotated_examples.recurrences.gated_delta_rule import (
     attend, gated_delta_rule_reference, inverse_of_system,

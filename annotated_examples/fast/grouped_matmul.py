@@ -37,7 +37,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.experts import end_of_expert
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.ragged import (
     as_rows,
     fits_matrices,

@@ -28,7 +28,7 @@ from zero, as long as float32 can still tell its numbers apart.
 # [[ladder: layernorm_backward]]
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.geometry import Prepared, knowing, remembered
+from academy.runtime.call_cache import Prepared, knowing, remembered
 from academy.runtime.launch import cdiv
 
 import functools

@@ -60,7 +60,7 @@ from annotated_examples.common.chunks import (
     between_sums, chunks_of, contract, cut, decays_of_sums, length_of_parts, load_block, load_gates, load_state,
     new_like, new_state, of_keys, of_queries, state_product, states_between, store_block, suits, tensor,
 )  # fmt: skip
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.recurrences import linear_attention as lesson
 from annotated_examples.recurrences.linear_attention import (
     attend, key_gradients_kernel, linear_attention_reference, query_gradients_kernel,

@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import sequence
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.sequences import few_tokens, new_rows, strided_rows
 from annotated_examples.recurrences import linear_recurrence as lesson
 from annotated_examples.recurrences.linear_recurrence import (

@@ -48,7 +48,7 @@ import triton.language as tl
 
 from annotated_examples.common.experts import Plan, sorted_by_expert
 from annotated_examples.common.exponential import sigmoid_of
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.fast.grouped_matmul import grouped_rows_forward, grouped_sums_forward
 from annotated_examples.moe.moe_mlp import (
     BACKWARD,

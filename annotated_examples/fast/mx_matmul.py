@@ -67,7 +67,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from annotated_examples.common.mx import power_of_byte
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.mx import mx_matmul as lesson
 from annotated_examples.mx.microscaling import as_bytes, dequantize_mx, pack_reference
 from annotated_examples.mx.mx_matmul import contract, mx_matmul_reference

@@ -49,7 +49,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.fp8 import eps_of_sums
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.tile_order import grouped_order
 from annotated_examples.common.transposed import transposed
 from annotated_examples.fp8 import scaled_matmul as lesson

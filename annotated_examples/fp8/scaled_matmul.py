@@ -52,7 +52,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.fp8 import LARGEST, eps_of_sums, format_contract
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.tile_order import grouped_order
 
 RECIPES = ("tensor", "row", "block")

@@ -29,7 +29,7 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.opaque import opaque_product
+from annotated_examples.common.custom_operator import opaque_product
 from annotated_examples.common.packed import Hints, W_NBITS, contract, group_rule, integer_matrix, per_group, used
 from annotated_examples.common.tile_order import grouped_order
 

@@ -25,7 +25,7 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.opaque import opaque_product
+from annotated_examples.common.custom_operator import opaque_product
 from annotated_examples.common.packed import Hints, contract, used
 from annotated_examples.gemlite.gemm import (
     add_block,

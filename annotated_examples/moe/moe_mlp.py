@@ -50,7 +50,7 @@ from annotated_examples.common.experts import (
     tile_of_expert,
 )
 from annotated_examples.common.exponential import sigmoid_of
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.products import input_precision, multiply_add, tile_of_product
 
 # The schemas of the two launchers, which inside `torch.compile` are operators.

@@ -35,7 +35,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.exponential import sigmoid_of
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.sequences import new_rows, owners, sequences_contract, strided_rows
 
 ACTIVATIONS = (None, "silu", "swish")

@@ -36,7 +36,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.carried import carry_on
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.rows import as_rows, rows_contract
 
 

@@ -41,7 +41,7 @@ from annotated_examples.common.chunks import (
     decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, of_keys, of_queries,
     state_product, states_between, store_block, sums_from, tensor,
 )  # fmt: skip
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.products import multiply_add
 from annotated_examples.recurrences.linear_attention import (
     key_gradients_kernel, outputs_kernel, query_gradients_kernel, sizes,

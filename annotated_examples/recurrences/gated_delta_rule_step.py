@@ -27,7 +27,7 @@ import triton.language as tl
 
 from annotated_examples.common.attention import head
 from annotated_examples.common.chunks import contract, decay_of, load_block, load_gates, store_block, tensor
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 
 
 # ## Reference

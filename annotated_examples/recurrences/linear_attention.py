@@ -48,7 +48,7 @@ from annotated_examples.common.chunks import (
     decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, of_keys, of_queries,
     state_product, states_between, store_block, sums_from, tensor,
 )  # fmt: skip
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.products import input_precision, multiply_add
 
 

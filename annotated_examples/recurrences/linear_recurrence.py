@@ -44,7 +44,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import sequence
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.sequences import new_rows, sequences_contract, strided_rows
 
 

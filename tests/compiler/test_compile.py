@@ -11,7 +11,7 @@ from academy import compiler
 from academy.compiler import command, launches, machine_code
 from academy.compiler.cards import CARDS
 from academy.compiler.overtaken import overtaken
-from academy.exercises import rounds
+from academy.exercises import loop_limit
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")
 
@@ -55,7 +55,7 @@ def file(tmp_path):
 
 
 def seen_in_the_interpreter(path, call):
-    module = rounds.Rounds().load(path)
+    module = loop_limit.Rounds().load(path)
     with launches.noted() as seen:
         call(module)
     return seen

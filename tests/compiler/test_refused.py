@@ -3,7 +3,7 @@
 import pytest
 
 from academy import compiler
-from academy.compiler import refused
+from academy.compiler.rules import refused
 from tests.compiler.constructs import ACCEPTED, FIRST, REFUSED, TYPED, text
 
 needs_compiler = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")

@@ -9,12 +9,12 @@ _BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
-    "choosing/tie_at_k": {
+    "sampling/tie_at_k": {
         "a comparison with NaN is false: what is masked comes before nothing": [
             'kept_kernel: x = tl.load(x_ptr + i, mask=i < n, other=-float("inf")) @41: -float("inf") -> float("nan")'
         ],
     },
-    "choosing/first_to_arrive": {
+    "sampling/first_to_arrive": {
         "a masked lane's time is NaN, which a minimum drops": [
             'draw_kernel: v = tl.load(v_ptr + token, mask=mask, other=0.5) @44: 0.5 -> float("nan")'
         ],
@@ -52,7 +52,7 @@ _LISTED = {
             '-float("inf") -> float("nan")'
         ]
     },
-    "eight_bits/one_read": {
+    "fp8/one_read": {
         _NAN: ['as_stored_kernel: x = tl.load(x_ptr + offs, mask=mask, other=0.0) @43: 0.0 -> float("nan")'],
         "float16 holds every code of e4m3": [
             "as_stored_kernel: tl.store(y_ptr + offs, codes.to(tl.float32) * scale, mask=mask) @32: "
@@ -62,7 +62,7 @@ _LISTED = {
             "as_stored_kernel: scale = tl.where(largest == 0, 1.0, tl.div_rn(largest, 448.0)) @31: 1.0 -> 2.0"
         ],
     },
-    "experts/bias_in_the_weights": {
+    "moe/bias_in_the_weights": {
         "masked lanes become minus infinity before they are compared": [
             "best_kernel: score = tl.sigmoid(tl.load(logits_ptr + token * stride + e, mask=mask, other=0.0)) @77: "
             "0.0 -> None",
@@ -72,18 +72,18 @@ _LISTED = {
             'float("-inf")) @71: 0.0 -> None',
         ]
     },
-    "experts/weight_without_result": {
+    "moe/weight_without_result": {
         "a product doesn't depend on the order of its factors": [
             "weight_gradient: return sum(x * y for x, y in zip(u, a)) @33: u, a -> a, u",
         ]
     },
-    "experts/full_experts": {
+    "moe/full_experts": {
         "a masked slot is behind all others, and counts for none of them": [
             "keep_kernel: every = tl.load(experts_ptr + others, mask=others < n, other=-1) @61: -1 -> None",
             'keep_kernel: every = tl.load(experts_ptr + others, mask=others < n, other=-1) @61: -1 -> float("nan")',
         ],
     },
-    "experts/stable_rank": {
+    "moe/stable_rank": {
         "a masked slot is behind all others, and counts for none of them": [
             "ranks_kernel: expert = tl.load(experts_ptr + slot, mask=mask, other=EXPERTS) @54: EXPERTS -> None",
             'ranks_kernel: expert = tl.load(experts_ptr + slot, mask=mask, other=EXPERTS) @54: EXPERTS -> float("nan")',
@@ -92,19 +92,19 @@ _LISTED = {
             "ranks_kernel: rank = tl.sum(mine * (tl.cumsum(mine, 0) - mine), 1) @10: sum -> max",
         ],
     },
-    "eight_bits/scales_of_columns": {
+    "fp8/scales_of_columns": {
         _NAN: ['column_codes_kernel: x = tl.load(x_ptr + index, mask=mask, other=0.0) @44: 0.0 -> float("nan")'],
         "float16 holds every code of e4m3": [
             "column_codes_kernel: tl.store(q_ptr + index, q.to(tl.float8e4nv).to(tl.float32), mask=mask) @47: "
             "tl.float32 -> tl.float16"
         ],
     },
-    "four_bits/two_of_a_byte": {
+    "mx/two_of_a_byte": {
         "float16 holds twelve halves exactly": [
             "weights_kernel: number = halves.to(tl.float32) / 2 @19: tl.float32 -> tl.float16",
         ]
     },
-    "eight_bits/scales_past_the_end": {
+    "fp8/scales_past_the_end": {
         _NAN: [
             "row_scales_kernel: x = tl.load(x_ptrs, mask=(offs_m < M)[:, None] & (offs_n < N)[None, :], other=0.0) "
             '@78: 0.0 -> float("nan")'
@@ -178,12 +178,12 @@ _LISTED = {
             "best_group: return min(range(1, rows + 1), key=loaded) @27: 1 -> 2"
         ],
     },
-    "low_bit/signed": {
+    "gemlite/signed": {
         _EXACT: [
             "weights_kernel: tl.store(out_ptr + k, weight.to(tl.float32), mask=k < n) @32: tl.float32 -> tl.float16"
         ]
     },
-    "low_bit/group_of": {
+    "gemlite/group_of": {
         _EXACT: [
             "dequantize_kernel: tl.store(out_ptr + k, q.to(tl.float32) * scale, mask=k < K) @27: "
             "tl.float32 -> tl.float16"

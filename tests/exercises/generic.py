@@ -41,10 +41,10 @@ EXEMPT: dict[tuple[str, str], str] = {
         first_kernel/unwritten_output matmul/diagonal matmul/hard_swish matmul/safe_accumulate matmul/turn_tile
         own_operation/soft_sign own_operation/two_inputs own_operation/kept
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
-        low_bit/unpack low_bit/signed low_bit/group_of fast/persistent fast/words_once model/momentum_step
-        eight_bits/rounded_logarithm four_bits/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
+        gemlite/unpack gemlite/signed gemlite/group_of fast/persistent fast/words_once model/momentum_step
+        fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
         recurrences/join_two
-        recurrences/two_factors choosing/order_of_bits choosing/infinite_noise""".split()
+        recurrences/two_factors sampling/order_of_bits sampling/infinite_noise""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
@@ -74,21 +74,21 @@ EXEMPT: dict[tuple[str, str], str] = {
         if exercise.stage == "below" and "gl.load(" not in exercise.text and function_of(exercise)
         for way in ("load without other", "no mask", "unwritten tail", "rounded loads")
     },
-    ("load without other", "experts/bias_in_the_weights"): "masked lanes become minus infinity afterwards",
-    ("load without other", "experts/stable_rank"): "a masked slot is behind all others, and counts for none of them",
-    ("load without other", "experts/clamped_gate"): "what a masked lane holds is not stored",
-    ("load without other", "experts/full_experts"): "a masked slot is behind all others, and counts for none of them",
-    ("rounded loads", "experts/full_experts"): "16 bits hold these small whole numbers exactly",
-    ("rounded loads", "experts/stable_rank"): "16 bits hold these small whole numbers exactly",
+    ("load without other", "moe/bias_in_the_weights"): "masked lanes become minus infinity afterwards",
+    ("load without other", "moe/stable_rank"): "a masked slot is behind all others, and counts for none of them",
+    ("load without other", "moe/clamped_gate"): "what a masked lane holds is not stored",
+    ("load without other", "moe/full_experts"): "a masked slot is behind all others, and counts for none of them",
+    ("rounded loads", "moe/full_experts"): "16 bits hold these small whole numbers exactly",
+    ("rounded loads", "moe/stable_rank"): "16 bits hold these small whole numbers exactly",
     ("load without other", "recurrences/normalised"): _WHOLE,
     ("no mask", "recurrences/normalised"): _WHOLE,
     **{
-        (way, f"four_bits/{name}"): _WHOLE
+        (way, f"mx/{name}"): _WHOLE
         for way in ("load without other", "no mask")
         for name in ("exponent_of_a_group", "which_neighbours")
     },
     **{
-        ("rounded loads", f"four_bits/{name}"): "16 bits hold these small whole numbers exactly"
+        ("rounded loads", f"mx/{name}"): "16 bits hold these small whole numbers exactly"
         for name in ("two_of_a_byte", "which_neighbours")
     },
     ("no mask", "rows/wrapped_offset"): "a program stores one number",
@@ -275,6 +275,6 @@ ASKED = """first_kernel/scale_and_add first_kernel/reverse first_kernel/dropped_
     operations/zero_stride_upstream operations/overwritten_upstream operations/rmsnorm_offset
     operations/swiglu_bytes attention/grouped_heads attention/stale_tail recurrences/total_minus_prefix
     recurrences/segmented recurrences/exclusive recurrences/join_two recurrences/gates_one_later
-    recurrences/look_back recurrences/state_instead_of_keys recurrences/normalised low_bit/group_of
-    eight_bits/scale_of_a_step experts/past_the_last_row experts/clamped_gate fast/persistent fast/add_norm
+    recurrences/look_back recurrences/state_instead_of_keys recurrences/normalised gemlite/group_of
+    fp8/scale_of_a_step moe/past_the_last_row moe/clamped_gate fast/persistent fast/add_norm
     model/momentum_step distributed/label_here""".split()

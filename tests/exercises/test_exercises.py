@@ -14,7 +14,7 @@ EXERCISES = {exercise.name: exercise for exercise in exercise_files.every()}
 PATH = LearningPath.read(exercise_files.ROOT / "docs")
 #: Of the other exercises `make test` checks the solution and one wrong one, the nightly run everything.
 SAMPLE = {"first_kernel/reverse", "rows/merge", "matmul/diagonal", "operations/race", "attention/stale_tail"}
-SAMPLE |= {"low_bit/unpack", "fast/persistent", "model/momentum_step", "own_kernel/sum_normalise"}
+SAMPLE |= {"gemlite/unpack", "fast/persistent", "model/momentum_step", "own_kernel/sum_normalise"}
 
 
 #: Values are drawn with this seed, so that messages hold the same numbers each time.

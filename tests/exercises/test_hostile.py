@@ -42,6 +42,6 @@ def test_the_command_exits_1_for_whatever_is_no_checked_pass(text, tmp_path, cap
     path.write_text(f"{text}answer = 8000\n")
     assert cli.main(["exercise", "check", str(path)]) == 1
     assert capsys.readouterr().out.startswith(f"{path}:")
-    monkeypatch.setattr("academy.exercises.allowed.check", lambda *_: None)
+    monkeypatch.setattr("academy.compiler.rules.allowed.check", lambda *_: None)
     assert cli.main(["exercise", "check", str(path)]) == 1
     assert "exit" in capsys.readouterr().out.lower()

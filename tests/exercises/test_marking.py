@@ -193,7 +193,7 @@ def test_an_outcome_is_plain_data():
     ("name", "old", "new", "message"),
     [
         (
-            "eight_bits/rounded_twice",
+            "fp8/rounded_twice",
             "bias_ptr + row))",
             "bias_ptr + row).to(tl.float16))",
             "a bias of 0.50024: out[0]",
@@ -219,14 +219,14 @@ def test_a_number_needs_no_interpreter_and_a_kernel_does():
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
 def test_what_an_argument_holds_beside_the_wrong_element_is_told():
     """Of the arguments that have the result's shape: `dy` has another one."""
-    text = exercise_files.named("experts/clamped_gate").solution.replace("tl.abs(up) <= limit", "tl.abs(up) < limit")
-    said = marking.mark("experts/clamped_gate", text, 1).message
+    text = exercise_files.named("moe/clamped_gate").solution.replace("tl.abs(up) <= limit", "tl.abs(up) < limit")
+    said = marking.mark("moe/clamped_gate", text, 1).message
     assert "dx[0, 3]" not in said and "where x[0, 3] is 1 and limit is 1. Even columns of x are gates" in said, said
 
 
 def test_the_starter_is_told_from_a_mistake():
-    starter = exercise_files.named("experts/clamped_gate").starter  # it stops at a name that is still missing
-    assert marking.mark("experts/clamped_gate", starter).message.startswith("This is still the starter")
+    starter = exercise_files.named("moe/clamped_gate").starter  # it stops at a name that is still missing
+    assert marking.mark("moe/clamped_gate", starter).message.startswith("This is still the starter")
     exercise = exercise_files.named("first_kernel/reverse")
     said = "This is still the starter"
     assert marking.mark(exercise.name, exercise.starter).message.startswith(said)
@@ -491,7 +491,7 @@ def test_what_a_question_demands_is_seen_where_it_happens(name, edit, message):
 @pytest.mark.parametrize(
     ("name", "edit", "message"),
     [
-        ("experts/stable_rank", ("tl.sum(mine * (tl.cumsum(mine, 0) - mine), 1)", "tl.cumsum(mine, 0)[slot, expert]"),
+        ("moe/stable_rank", ("tl.sum(mine * (tl.cumsum(mine, 0) - mine), 1)", "tl.cumsum(mine, 0)[slot, expert]"),
          "the brackets after a block take only"),
         ("own_operation/two_inputs", ("gate_backward(dy, a, b)\n\n", "gate_backward(dy, a, b)[0]\n\n"),
          "backward returns one for each argument of forward"),

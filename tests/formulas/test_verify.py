@@ -217,7 +217,7 @@ def test_a_change_of_what_a_comparison_is_made_of_is_looked_at(file, tmp_path, m
 
 
 def test_stale_results_are_told_of_the_whole_project_only(monkeypatch, capsys):
-    from academy import practice
+    from academy.compiler import rules
     from academy.formulas import verify
     from academy.formulas.comparing.result import Result
     from academy.results import ladder, store
@@ -227,7 +227,7 @@ def test_stale_results_are_told_of_the_whole_project_only(monkeypatch, capsys):
     monkeypatch.setattr(ladder, "stale_note", lambda root: "a ladder is stale")
     monkeypatch.setattr(verify, "run", lambda files, beside: Result(notes=[n for each in beside for n in each().notes]))
     monkeypatch.setattr(traces, "in_files", lambda files: [])
-    monkeypatch.setattr(practice, "lint", lambda *_: [])
+    monkeypatch.setattr(rules, "lint", lambda *_: [])
     assert cli.main(["check"]) == 0
     assert "\ndouble is stale\na ladder is stale\nall is well" in capsys.readouterr().out
     assert cli.main(["check", "docs/index.md"]) == 0

@@ -4,24 +4,25 @@ import re
 
 import pytest
 
-from academy import cli, practice
+from academy import cli
 from academy.book import layout
-from academy.practice.house_rules import FRAME_LINES, LESSON_SIZE, MOST_NAMES
-from academy.practice.kernel_file import KernelFile
+from academy.compiler import rules
+from academy.compiler.rules.house_rules import FRAME_LINES, LESSON_SIZE, MOST_NAMES
+from academy.compiler.rules.kernel_file import KernelFile
 from tests.kernels.harness import ROOT
 
-FILES = practice.files(ROOT)
+FILES = rules.files(ROOT)
 GUIDE = ROOT / "docs" / "guides" / "best-practice.md"
-RULES = practice.every_rule()
+RULES = rules.every_rule()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: layout.module_name(ROOT, path))
 def test_kernel_files(path):
-    assert not (found := practice.problems(path, ROOT)), "\n".join(map(str, found))
+    assert not (found := rules.problems(path, ROOT)), "\n".join(map(str, found))
 
 
 def test_every_exception_is_needed():
-    assert not (found := practice.unused_entries(ROOT)), "\n".join(map(str, found))
+    assert not (found := rules.unused_entries(ROOT)), "\n".join(map(str, found))
 
 
 # A test must be able to fail: each rule finds the fault that it is about, and says nothing of the mended file.
@@ -117,7 +118,7 @@ def test_a_project_says_whether_its_files_are_lessons(tmp_path, said, broken):
     (kernels / "own").mkdir(parents=True)
     (kernels / "practice.toml").write_text(said)
     (kernels / "own/kernel.py").write_text("import triton\n\n\n@triton.jit\ndef f(x_ptr):\n    pass\n")
-    found = [str(problem) for problem in practice.lint(tmp_path, None)]
+    found = [str(problem) for problem in rules.lint(tmp_path, None)]
     assert any("has the parts of a lesson" in problem for problem in found) == broken
 
 
@@ -149,10 +150,10 @@ def test_an_exception_that_nothing_needs_is_told(tmp_path):
     entry = "[[exempt]]\nrule = '{}'\nfunction = {}\nreason = '{}'\n"
     listed = [("masked loads have other", "['f', 'g']", "why"), ("no python max on blocks", "'f'", "")]
     (tmp_path / "annotated_examples/practice.toml").write_text("".join(entry.format(*each) for each in listed))
-    told = sorted((problem.line, problem.message) for problem in practice.unused_entries(tmp_path))
+    told = sorted((problem.line, problem.message) for problem in rules.unused_entries(tmp_path))
     assert [line for line, _ in told] == [1, 5, 5]
     assert "function g" in told[0][1] and told[1][1] == "no reason is given"
-    assert not any("other=" in problem.message for problem in practice.problems(file, tmp_path))
+    assert not any("other=" in problem.message for problem in rules.problems(file, tmp_path))
 
 
 def test_a_backward_that_loses_second_derivatives():

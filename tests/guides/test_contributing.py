@@ -6,8 +6,8 @@ import re
 import pytest
 
 from academy import cli
-from academy.practice.house_rules import FAST_SIZE, LESSON_SIZE
-from academy.practice.linter import sizes
+from academy.compiler.rules.house_rules import FAST_SIZE, LESSON_SIZE
+from academy.compiler.rules.linter import sizes
 from tests.guides.test_best_practice import FILES
 from tests.kernels.harness import ROOT
 

@@ -27,7 +27,7 @@ from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from academy.runtime import checks, device, geometry, launch
+from academy.runtime import call_cache, checks, device, launch
 from annotated_examples.common import norms
 from annotated_examples.fast import cross_entropy, decode, flash_attention, layernorm
 
@@ -120,12 +120,12 @@ def seen(call, tensors, warm=0):
 
 def expected(call, tensors):
     """The same, but nothing is remembered except plain launches."""
-    prepared, launches = geometry.Prepared.__call__, launch.Launch.__call__
-    launch.COMPILED, geometry.Prepared.__call__, launch.Launch.__call__ = False, plain, launch_anew
+    prepared, launches = call_cache.Prepared.__call__, launch.Launch.__call__
+    launch.COMPILED, call_cache.Prepared.__call__, launch.Launch.__call__ = False, plain, launch_anew
     try:
         return seen(call, tensors)
     finally:
-        launch.COMPILED, geometry.Prepared.__call__, launch.Launch.__call__ = True, prepared, launches
+        launch.COMPILED, call_cache.Prepared.__call__, launch.Launch.__call__ = True, prepared, launches
 
 
 def plain(self, *tensors):
@@ -320,7 +320,7 @@ READY = [0]
 REFUSED: set = set()
 
 
-def counting(ready=geometry._Ready.__call__):
+def counting(ready=call_cache._Ready.__call__):
     def call(self, tensors):
         launched = ready(self, tensors)
         READY[0] += launched
@@ -345,7 +345,7 @@ def kept_alive():
 
 
 def with_mutants():
-    whole_geometry, whole_fill = geometry._geometry, geometry._fill
+    whole_geometry, whole_fill = call_cache._geometry, call_cache._fill
 
     def no_offsets(value, places):
         return whole_fill(
@@ -365,13 +365,13 @@ def with_mutants():
     }
     found = {}
     for name, (attribute, mutant, names) in mutants.items():
-        original = getattr(geometry, attribute)
-        setattr(geometry, attribute, mutant)
+        original = getattr(call_cache, attribute)
+        setattr(call_cache, attribute, mutant)
         try:
             found[name] = len(wrong_calls(1, 300, names)[0])
         except Exception as error:  # a call that should have been refused, or a key that can't be
             found[name] = repr(error)
-        setattr(geometry, attribute, original)
+        setattr(call_cache, attribute, original)
     return found
 
 
@@ -390,7 +390,7 @@ def main():
     torch.zeros, torch.zeros_like = noted(torch.zeros), noted(torch.zeros_like)
     for name in ("contiguous", "clone", "new_zeros"):
         setattr(torch.Tensor, name, kept(getattr(torch.Tensor, name)))
-    geometry._Ready.__call__ = counting()
+    call_cache._Ready.__call__ = counting()
     results = {}
     for form in (False, True):
         launch.ONE_LAUNCHER = form

@@ -1,4 +1,4 @@
-"""choosing/sample: sets exactly, draws token by token and on average, rows that break samplers, errors, mutants.
+"""sampling/sample: sets exactly, draws token by token and on average, rows that break samplers, errors, mutants.
 
 The traps of samplers in use, and the check or mutant ("…") that holds each:
 
@@ -23,8 +23,8 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.choosing import sample as lesson
 from annotated_examples.common.seeds import random_words_reference
+from annotated_examples.sampling import sample as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant
 

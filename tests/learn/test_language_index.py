@@ -8,10 +8,10 @@ import pytest
 
 from academy.book.learning_path import LearningPath
 from academy.compiler import cards as compiled_for
-from academy.site import explained, language_index
+from academy.site import language_index, taught_before_used
 from academy.site.library import Library
 
-ROOT = explained.ROOT
+ROOT = taught_before_used.ROOT
 PATH = LearningPath.read(ROOT / "docs").pages
 GROUPS = language_index.entries((ROOT / "docs" / language_index.PAGE).read_text("utf-8"))
 ENTRIES = {name: entry for group in GROUPS.values() for name, entry in group.items()}
@@ -28,11 +28,11 @@ def test_a_name_that_is_missing_is_noticed():
 
 
 def test_the_page_that_is_named_explains_it_and_none_before_does():
-    taught = explained.taught(ROOT, PATH, set(ENTRIES))
+    taught = taught_before_used.taught(ROOT, PATH, set(ENTRIES))
     assert set(taught) == set(ENTRIES)
     assert taught["tl.dot"] == "learn/tiles_and_pointers.py" and taught["tl.load"] == "learn/first_kernel.py"
     assert taught["tl.erf"] == "kernels/classics/matmul.md" and taught["tl.log"] == "learn/softmax.py"
-    assert explained.taught(ROOT, PATH[:1], {"tl.dot", "tl.store"}) == {"tl.store": PATH[0]}
+    assert taught_before_used.taught(ROOT, PATH[:1], {"tl.dot", "tl.store"}) == {"tl.store": PATH[0]}
 
 
 def test_each_entry_is_a_sentence_and_leads_somewhere():

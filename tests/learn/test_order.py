@@ -1,4 +1,4 @@
-"""Along the learning path nothing of Triton is used before a sentence says what it does (`academy.site.explained`)."""
+"""Along the learning path nothing of Triton is used before a sentence says what it does (`site.taught_before_used`)."""
 
 import re
 
@@ -6,13 +6,13 @@ import pytest
 
 from academy.book import exercise_files
 from academy.book.learning_path import HOME, LearningPath
-from academy.site import explained
+from academy.site import taught_before_used
 
-PATH = LearningPath.read(explained.ROOT / "docs").pages
+PATH = LearningPath.read(taught_before_used.ROOT / "docs").pages
 
 
 def read(*pages):
-    reader = explained.Reader()
+    reader = taught_before_used.Reader()
     for page in pages:
         reader.page(page)
     return reader
@@ -21,10 +21,13 @@ def read(*pages):
 def test_no_page_uses_what_none_has_explained():
     reader = read(*PATH)
     missing = [
-        f"{use.file}:{use.line}: {use.what} isn't explained yet; {explained.hint(use.what)}" for use in reader.missing
+        f"{use.file}:{use.line}: {use.what} isn't explained yet; {taught_before_used.hint(use.what)}"
+        for use in reader.missing
     ]
     assert not missing, "\n".join(missing)
-    assert {construct.name for construct in explained.CONSTRUCTS} <= reader.seen, "a construct that nothing uses"
+    assert {construct.name for construct in taught_before_used.CONSTRUCTS} <= reader.seen, (
+        "a construct that nothing uses"
+    )
     assert len(reader.seen) > 60, "the path's code was not found"
 
 
@@ -45,7 +48,8 @@ def test_a_page_too_early_on_the_path_is_noticed(earlier, first, what):
 def test_every_way_in_leads_to_the_first_page_of_the_path():
     first = PATH[0]
     docs = {
-        name: (explained.ROOT / "docs" / name).read_text("utf-8") for name in ("index.md", "getting-started.md", HOME)
+        name: (taught_before_used.ROOT / "docs" / name).read_text("utf-8")
+        for name in ("index.md", "getting-started.md", HOME)
     }
     (button,) = re.findall(r"\]\(([^)]+)\)\{[^}]*md-button--primary", docs["index.md"])
     after_installing = docs["getting-started.md"].partition("\n## Next: ")[2]
@@ -55,7 +59,7 @@ def test_every_way_in_leads_to_the_first_page_of_the_path():
 
 
 def missing(text):
-    reader = explained.Reader()
+    reader = taught_before_used.Reader()
     reader.python(text, "page.py")
     return [(use.line, use.what) for use in reader.missing]
 
@@ -97,7 +101,7 @@ def test_an_exercise_counts_right_after_its_page():
 def test_code_in_an_answer_a_snippet_and_a_shared_function_counts():
     folded = "# %% [markdown]\n# <details>\n#\n# ```python\n# x = tl.flip(x)\n# ```\n#\n# `tl.flip` turns it round.\n"
     assert missing(folded) == [(5, "tl.flip")]
-    reader = explained.Reader()
+    reader = taught_before_used.Reader()
     reader.markdown('```python\n--8<-- "docs/guides/snippets/gpu.py:programs"\n```\n', "page.md")
     assert ("docs/guides/snippets/gpu.py", "tl.program_id") in {(use.file, use.what) for use in reader.missing}
     shared = "from annotated_examples.common.tile_order import grouped_order\n\nplace = grouped_order(0, 1, 1, 1)\n"

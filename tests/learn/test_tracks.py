@@ -3,15 +3,15 @@
 import pytest
 
 from academy.book.learning_path import LearningPath
-from academy.site import explained, path_map
+from academy.site import path_map, taught_before_used
 from academy.site.library import Library
 
-PATH = LearningPath.read(explained.ROOT / "docs")
+PATH = LearningPath.read(taught_before_used.ROOT / "docs")
 
 
 @pytest.fixture(scope="module")
 def index():
-    return Library.read(explained.ROOT)
+    return Library.read(taught_before_used.ROOT)
 
 
 def test_the_first_operation_of_ones_own_comes_within_three_hours(index):
@@ -39,7 +39,7 @@ def test_three_tracks_follow_the_path_and_use_nothing_unexplained(index):
     for track in PATH.tracks:
         assert sorted(track.pages, key=PATH.steps.__getitem__) == list(track.pages)
         assert all(exercises[name].page in track.pages for name in track.exercises), track.title
-        reader = explained.Reader()
+        reader = taught_before_used.Reader()
         for page in track.pages:
             reader.page(page)
         missing = [use for use in reader.missing if not use.file.startswith("exercises/")]
@@ -53,6 +53,6 @@ def test_writing_derivations_is_beside_the_path_and_the_two_parts_are_on_it():
 
 
 def test_the_old_anchors_of_the_first_part_lead_to_the_second():
-    part = (explained.ROOT / "docs/guides/how-a-gpu-runs-triton.md").read_text("utf-8")
+    part = (taught_before_used.ROOT / "docs/guides/how-a-gpu-runs-triton.md").read_text("utf-8")
     for anchor in ("memory-from-near-to-far", "occupancy-who-fits-beside-whom", "a-matrix-product-lives-on-reuse"):
         assert f"keep-the-card-busy.md#{anchor}) {{ #{anchor} }}" in part

@@ -15,6 +15,12 @@ function keep(key, value) {
   } catch { /* storage is switched off: nothing is remembered */ }
 }
 
+// Stages that were called otherwise, when an exercise of theirs was solved.
+const STAGES = { choosing: "sampling", eight_bits: "fp8", experts: "moe", four_bits: "mx", low_bit: "gemlite" }
+const now = exercise => exercise.replace(/^[^/]+/, stage => STAGES[stage] ?? stage)
+const known = () => kept(SOLVED, []).map(now)
+const answers = () => Object.fromEntries(Object.entries(kept(ANSWERS, {})).map(([name, text]) => [now(name), text]))
+
 const exerciseOf = link => link.pathname.match(/\/exercises\/([^/]+\/[^/]+)\/$/)?.[1]
 const TICK = '<span class="exercise-done" role="img" aria-label="solved" title="Solved in this browser"></span>'
 // Breadcrumbs and the sidebar's sections lead to the first exercise below them, which is not what they name.
@@ -22,7 +28,7 @@ const LINKS = ".md-content li:not(.md-path__item) a[href], .exercise-links a[hre
   ".md-nav--primary .md-nav__item:not(.md-nav__item--nested, .md-nav__item--section) > a.md-nav__link[href]"
 
 function mark() {
-  const done = kept(SOLVED, [])
+  const done = known()
   if (!done.length) return
   for (const link of document.querySelectorAll(LINKS)) {
     if (link.closest(".md-path") || !done.includes(exerciseOf(link))) continue
@@ -35,7 +41,7 @@ function mark() {
 
 // On the page of all exercises: how many of each stage are solved, and which comes next.
 function overview() {
-  const spot = document.querySelector("[data-exercises]"), done = kept(SOLVED, [])
+  const spot = document.querySelector("[data-exercises]"), done = known()
   if (!spot) return
   const links = [...document.querySelectorAll(".md-content ol.path > li > a[href]")].filter(exerciseOf)
   const solved = link => done.includes(exerciseOf(link))
@@ -55,8 +61,8 @@ function watch(editor) {
   const look = () => {
     if (!editor.querySelector('[data-academy="outcome"][data-state="passed"]')) return
     const { exercise } = editor.dataset
-    keep(SOLVED, [...new Set(kept(SOLVED, [])).add(exercise)].sort())
-    keep(ANSWERS, { ...kept(ANSWERS, {}), [exercise]: editor.academyText })
+    keep(SOLVED, [...new Set(known()).add(exercise)].sort())
+    keep(ANSWERS, { ...answers(), [exercise]: editor.academyText })
     mark()
   }
   new MutationObserver(look).observe(editor, { subtree: true, childList: true, attributes: true, attributeFilter: ["data-state"] })
@@ -65,7 +71,7 @@ function watch(editor) {
 mark()
 overview()
 for (const editor of document.querySelectorAll("[data-exercise]")) {
-  const answer = kept(ANSWERS, {})[editor.dataset.exercise]
+  const answer = answers()[editor.dataset.exercise]
   if (answer) {
     // Opens the editor, whose Reset goes back to the starter. What was typed since has been opened already.
     if (window.academyDrafts?.get(editor.dataset.exercise) == null) editor.academyText = answer

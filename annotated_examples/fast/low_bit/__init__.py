@@ -48,7 +48,7 @@ import functools
 
 import torch
 
-from annotated_examples.common.opaque import opaque_product
+from annotated_examples.common.custom_operator import opaque_product
 from annotated_examples.common.packed import contract, used
 from annotated_examples.fast.low_bit.descriptors import descriptor_forward, words_in_block
 from annotated_examples.fast.low_bit.many_rows import dequantized_forward, plane_order_forward

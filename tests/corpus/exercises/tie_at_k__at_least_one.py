@@ -1,4 +1,4 @@
-# Exercise: choosing/tie_at_k
+# Exercise: sampling/tie_at_k
 
 from academy import device
 

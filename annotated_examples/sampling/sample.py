@@ -44,7 +44,7 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.opaque import opaque
+from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.rows import as_rows
 from annotated_examples.common.seeds import random_words_reference, seed_contract, seed_tensor
 

@@ -3,7 +3,7 @@ copies of pages.
 
 `begin` says what will be needed, in the order in which it will be; `answer` is called where it is. What no process has
 begun by then, the caller makes itself, so that nobody waits for a queue, and a process that ends before its time costs
-no more than its help. The processes run `academy.site.helper`; what is kept (`academy.files.cache`) they leave there.
+no more than its help. The processes run `academy.site.worker`; what is kept (`academy.files.cache`) they leave there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Helpers:
             threading.Thread(target=self._lead, daemon=True).start()
 
     def ask(self, kind: str, about: str) -> None:
-        """See `academy.site.helper.MAKES` for the kinds."""
+        """See `academy.site.worker.MAKES` for the kinds."""
         with self._changed:
             self._waiting[kind, about] = _Job(kind, about)
             self._changed.notify()
@@ -99,7 +99,7 @@ def _started() -> subprocess.Popen:
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     # Its own session: Ctrl-C is for this process. With this one, its standard input ends, and it does too.
     return subprocess.Popen(
-        [sys.executable, "-m", "academy.site.helper"],
+        [sys.executable, "-m", "academy.site.worker"],
         cwd=ROOT, env=environment, start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip

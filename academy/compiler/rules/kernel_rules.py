@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from academy.book import syntax
-from academy.practice.kernel_file import Found, KernelFile, assignments, calls, keywords, names_in
+from academy.compiler.rules.kernel_file import Found, KernelFile, assignments, calls, keywords, names_in
 
 
 def masked_loads_have_other(file: KernelFile) -> Iterator[Found]:

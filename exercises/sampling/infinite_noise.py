@@ -36,7 +36,7 @@ def noise(words):
 
 
 # %% checks
-PAGE = "kernels/choosing/sample.md"
+PAGE = "kernels/sampling/sample.md"
 KIND = "find the bug"
 ORDER = 3
 HINTS = (

@@ -40,7 +40,7 @@ def keys(x):
 
 
 # %% checks
-PAGE = "kernels/choosing/sample.md"
+PAGE = "kernels/sampling/sample.md"
 KIND = "fill in"
 ORDER = 1
 HINTS = (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from academy.book import syntax
 from academy.book.comments import comments
 from academy.book.layout import KERNELS
-from academy.practice.kernel_file import Found, KernelFile, calls, code_lines, keywords
+from academy.compiler.rules.kernel_file import Found, KernelFile, calls, code_lines, keywords
 
 #: Lines of code of the longest kernel, lines of code of the file, and all its lines with notes. `[[size]]` entries of
 #: practice.toml give others.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from academy.book.layout import ROOT
-from academy.site import beforehand, helper, markdown_copies, project_parts
+from academy.site import background, markdown_copies, project_parts, worker
 
 PAGE = "<h1>Title</h1><p>A <em>word</em>.</p>"
 #: Does the jobs `sleep` for as long as they say, and ends at `die`; answers with the job otherwise.
@@ -30,16 +30,16 @@ def helpers(monkeypatch):
     """One process that does as it is told."""
     popen = subprocess.Popen
     monkeypatch.setattr(
-        beforehand.subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", STAND_IN], **options)
+        background.subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", STAND_IN], **options)
     )
-    beforehand.begin(1)
-    yield beforehand
-    beforehand.end()
+    background.begin(1)
+    yield background
+    background.end()
 
 
 def begun(kind: str, about: str) -> None:
     """Wait until the process works on this."""
-    while (kind, about) not in beforehand._helpers._begun:
+    while (kind, about) not in background._helpers._begun:
         time.sleep(0.01)
 
 
@@ -60,18 +60,18 @@ def test_a_process_that_ends_before_its_time_leaves_its_jobs_to_the_caller(helpe
 
 
 def test_without_a_process_the_caller_makes_everything():
-    beforehand.begin(0)
-    beforehand.ask("copy", PAGE)
-    assert beforehand.answer("copy", PAGE) is None
-    beforehand.end()
-    assert beforehand.answer("copy", PAGE) is None
+    background.begin(0)
+    background.ask("copy", PAGE)
+    assert background.answer("copy", PAGE) is None
+    background.end()
+    assert background.answer("copy", PAGE) is None
 
 
 @pytest.fixture(scope="module")
 def real():
-    beforehand.begin(1)
-    yield beforehand
-    beforehand.end()
+    background.begin(1)
+    yield background
+    background.end()
 
 
 def test_a_copy_is_what_this_process_would_make(real):
@@ -109,17 +109,17 @@ def test_what_goes_wrong_there_is_no_answer(real):
 def test_every_kind_that_is_asked_for_is_known():
     text = "".join(path.read_text("utf-8") for path in sorted((ROOT / "academy/site").glob("*.py")))
     asked, answered = (set(re.findall(rf'beforehand\.{what}\("(\w+)"', text)) for what in ("ask", "answer"))
-    assert asked == answered == set(helper.MAKES)
+    assert asked == answered == set(worker.MAKES)
 
 
 BUILD = """
 import sys, time
-from academy.site import beforehand
-beforehand.begin(1)
-beforehand.ask("verified", "docs")
-while not beforehand._helpers._begun:
+from academy.site import background
+background.begin(1)
+background.ask("verified", "docs")
+while not background._helpers._begun:
     time.sleep(0.01)
-print(beforehand._helpers._running[0].pid, flush=True)
+print(background._helpers._running[0].pid, flush=True)
 time.sleep(600)
 """
 

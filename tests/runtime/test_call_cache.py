@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from academy.runtime import checks, geometry, launch
+from academy.runtime import call_cache, checks, launch
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def wrong(seed, count=3000):
     """How many of these calls got another answer than they should, and how many were remembered."""
     launch.forget()
     choose, asked = random.Random(seed), []
-    once = geometry.remembered(lambda *arguments: asked.append(1) or facts(*arguments))
+    once = call_cache.remembered(lambda *arguments: asked.append(1) or facts(*arguments))
     recent, found = [], 0
     for _ in range(count):
         call = [choose.choice(TENSORS), choose.choice(TENSORS), choose.choice(OPTIONS), choose.choice(OPTIONS)]
@@ -85,9 +85,9 @@ def test_a_remembered_answer_is_the_answer():
     "kind", [torch.dtype, torch.Size, tuple, torch.device, bool, type, int], ids=lambda kind: kind.__name__
 )
 def test_a_key_without_something_is_noticed(kind, monkeypatch):
-    whole = geometry._geometry
+    whole = call_cache._geometry
     monkeypatch.setattr(
-        geometry, "_geometry", lambda arguments, key: [x for x in whole(arguments, key) if type(x) is not kind]
+        call_cache, "_geometry", lambda arguments, key: [x for x in whole(arguments, key) if type(x) is not kind]
     )
     assert wrong(1)[0]
 
@@ -109,7 +109,7 @@ NEVER = {
 @pytest.mark.parametrize("make", NEVER.values(), ids=NEVER.keys())
 def test_what_is_not_understood_is_asked_each_time(make):
     asked = []
-    once = geometry.remembered(lambda x: asked.append(x))
+    once = call_cache.remembered(lambda x: asked.append(x))
     for _ in range(3):
         once(make())
     assert len(asked) == 3
@@ -117,7 +117,7 @@ def test_what_is_not_understood_is_asked_each_time(make):
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_nested_tensor_is_asked_each_time():
-    asked, once = [], geometry.remembered(lambda x: asked.append(x))
+    asked, once = [], call_cache.remembered(lambda x: asked.append(x))
     for _ in range(2):
         once(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
     assert len(asked) == 2
@@ -126,7 +126,7 @@ def test_a_nested_tensor_is_asked_each_time():
 def test_a_fake_tensor_is_asked_each_time():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    asked, once = [], geometry.remembered(lambda x: asked.append(x))
+    asked, once = [], call_cache.remembered(lambda x: asked.append(x))
     with FakeTensorMode():
         once(torch.ones(2)), once(torch.ones(2))
     assert len(asked) == 2
@@ -134,7 +134,7 @@ def test_a_fake_tensor_is_asked_each_time():
 
 def test_forward_mode_and_transforms_are_asked_each_time():
     asked = []
-    once = geometry.remembered(lambda x: asked.append(1))
+    once = call_cache.remembered(lambda x: asked.append(1))
     x = torch.ones(3)
     once(x), once(x)
     assert len(asked) == 1
@@ -149,7 +149,7 @@ def test_an_error_is_raised_again():
     def check(x):
         checks.dtypes(x=x)
 
-    once = geometry.remembered(check)
+    once = call_cache.remembered(check)
     for _ in range(2):
         with pytest.raises(TypeError, match="got int64"):
             once(torch.ones(2).long())
@@ -163,7 +163,7 @@ def test_values_are_looked_at_when_asked_for(monkeypatch):
         if os.environ.get("ACADEMY_DEBUG") == "1" and (x < 0).any():
             raise ValueError("negative")
 
-    once = geometry.remembered(check, values=True)
+    once = call_cache.remembered(check, values=True)
     monkeypatch.delenv("ACADEMY_DEBUG", raising=False)
     once(-torch.ones(2)), once(-torch.ones(2))
     monkeypatch.setenv("ACADEMY_DEBUG", "1")
@@ -174,7 +174,7 @@ def test_values_are_looked_at_when_asked_for(monkeypatch):
 def test_a_tensor_may_be_written_to():
     """Nothing depends on values."""
     asked, x = [], torch.ones(3)
-    once = geometry.remembered(lambda x: asked.append(1))
+    once = call_cache.remembered(lambda x: asked.append(1))
     once(x)
     x.add_(1), once(x)
     x.resize_(5), once(x)
@@ -183,10 +183,10 @@ def test_a_tensor_may_be_written_to():
 
 
 def test_no_tensor_is_kept_alive_or_handed_to_the_next():
-    once = geometry.remembered(lambda x: (1, [x]))
+    once = call_cache.remembered(lambda x: (1, [x]))
     x, y = torch.ones(4), torch.ones(4)
     assert once(x)[1][0] is x and once(y)[1][0] is y
-    plan = geometry.remembered(lambda x: (x.shape, x.stride()))
+    plan = call_cache.remembered(lambda x: (x.shape, x.stride()))
     plan(x)
     reference = weakref.ref(x)
     del x
@@ -197,7 +197,7 @@ def test_no_tensor_is_kept_alive_or_handed_to_the_next():
 def test_geometries_are_forgotten_in_time(monkeypatch):
     monkeypatch.setattr(launch, "MOST", 5)
     asked, before = [], len(launch.CACHES)
-    once = geometry.remembered(lambda x: asked.append(1))
+    once = call_cache.remembered(lambda x: asked.append(1))
     for size in range(50):
         once(torch.ones(size))
     assert len(asked) == 50 and len(launch.CACHES) == before + 1 and len(launch.CACHES[-1]) <= 5
@@ -208,7 +208,7 @@ def test_geometries_are_forgotten_in_time(monkeypatch):
 
 def test_two_threads():
     failed = []
-    once = geometry.remembered(facts)
+    once = call_cache.remembered(facts)
 
     def work(seed):
         choose = random.Random(seed)
@@ -226,7 +226,7 @@ def test_two_threads():
 def test_nothing_is_remembered_where_nothing_is_compiled(monkeypatch):
     monkeypatch.setattr(launch, "COMPILED", False)
     asked = []
-    once = geometry.remembered(lambda x: asked.append(1))
+    once = call_cache.remembered(lambda x: asked.append(1))
     once(X), once(X)
     assert len(asked) == 2
     monkeypatch.setattr(launch, "COMPILED", True)

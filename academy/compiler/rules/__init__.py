@@ -13,6 +13,6 @@ An entry may name a `file` (as in `classics/dropout.py`), a `function` and the `
 has all of them. `house_rules = true` at the top holds a project's files to the rules of a lesson, too.
 """
 
-from academy.practice.linter import every_rule, files, is_kernel_file, lint, problems, unused_entries
+from academy.compiler.rules.linter import every_rule, files, is_kernel_file, lint, problems, unused_entries
 
 __all__ = ["every_rule", "files", "is_kernel_file", "lint", "problems", "unused_entries"]

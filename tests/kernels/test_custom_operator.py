@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from annotated_examples.classics import rope
-from annotated_examples.common import opaque
+from annotated_examples.common import custom_operator
 from annotated_examples.common.symmetric import symmetric_memory
 from annotated_examples.distributed import all_reduce
 from annotated_examples.fast import low_bit
@@ -124,7 +124,9 @@ def test_a_compiled_call_goes_through_the_operator(monkeypatch):
         return x * scale
 
     launch.__module__ = "tests_kernels_test_opaque"
-    double = opaque.opaque("(Tensor x, *, float scale) -> Tensor", lambda x, scale: torch.empty_like(x))(launch)
+    double = custom_operator.opaque("(Tensor x, *, float scale) -> Tensor", lambda x, scale: torch.empty_like(x))(
+        launch
+    )
     x = torch.ones(3, device=DEVICE)
     assert torch.equal(double(x, scale=2.0, BLOCK=16), 2 * x) and seen == [(2.0, 16)]
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)

@@ -22,7 +22,7 @@ answer = sum(count >= k for count in counts) - 1
 
 
 # %% checks
-PAGE = "kernels/choosing/sample.md"
+PAGE = "kernels/sampling/sample.md"
 KIND = "predict a number"
 ORDER = 2
 HINTS = (

@@ -1,4 +1,4 @@
-"""`python -m academy.site.helper`: makes what `academy.site.beforehand` asks for, a line of JSON at a time, until that
+"""`python -m academy.site.worker`: makes what `academy.site.background` asks for, a line of JSON at a time, until that
 process ends.
 
 What goes wrong is no answer: the process that asks makes it again, and says what is wrong.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from academy.book import layout, reviewed, syntax
 from academy.book.problems import Problem
+from academy.compiler.rules import house_rules, kernel_rules
+from academy.compiler.rules.kernel_file import Found, KernelFile
 from academy.files.textfiles import read_text as read
-from academy.practice import house_rules, kernel_rules
-from academy.practice.kernel_file import Found, KernelFile
 
 LIST = "practice.toml"
 Rule = Callable[[KernelFile], Iterable[Found]]
