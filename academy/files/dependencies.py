@@ -75,6 +75,17 @@ def of_academy(text: str) -> list[str]:
     return [current(name) for name in _names(text, "") if name.startswith(f"{PACKAGE}.")]
 
 
+def folders(root: Path = ROOT) -> dict[str, set[str]]:
+    """Folder of `academy`, and `cli` -> the other folders that its modules import from, also inside of functions."""
+    found: dict[str, set[str]] = {}
+    for file in sorted((root / PACKAGE).rglob("*.py")):
+        parts = file.relative_to(root / PACKAGE).with_suffix("").parts
+        if parts[0] != "__init__" and "vendor" not in parts:
+            used = {name.split(".")[1] for name in _imported(file, root) if name.startswith(f"{PACKAGE}.")}
+            found.setdefault(parts[0], set()).update(used - {parts[0]})
+    return {folder: used & set(found) for folder, used in found.items()}
+
+
 @cache
 def _files(name: str, root: Path) -> Iterable[Path]:
     """The file of a module and the `__init__.py` of the packages that it lies in; none for a name in a module."""
