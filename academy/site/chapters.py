@@ -25,7 +25,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from traitlets.config import Config
 
-from academy.book.directives import EQUATION, fenced, pattern
+from academy.book.directives import EQUATION, fenced, on_line, pattern
 from academy.book.layout import ROOT
 from academy.book.texts import first_sentence
 from academy.results import figures
@@ -172,6 +172,34 @@ def colab(uri: str, repo_url: str) -> str:
     return f"https://colab.research.google.com/github/{owner[1]}/blob/gh-pages/{path}" if owner else ""
 
 
+def written_out(text: str, library: Library) -> str:
+    """A text with its cited formulas, its tags and its measured numbers in their places."""
+
+    def equation(found: re.Match) -> str:
+        tex = library.tex(found["argument"])
+        return "\n".join(found["indent"] + line for line in ["$$", *tex.split("\n"), "$$"]) if tex else found[0]
+
+    def span(found: re.Match) -> str:
+        if found["name"] == "tag":
+            return f"({found['argument']})"
+        return figures.measured(found["argument"], ROOT) or found[0]
+
+    return SPAN.sub(span, EQUATION.sub(equation, text))
+
+
+def downloaded(text: str, library: Library) -> str:
+    """A kernel file as a reader keeps it: what only the site understands is written out, or left out."""
+    kept, dropped = [], False
+    for line in text.split("\n"):
+        mark, bare = re.fullmatch(r"( *#? ?)(.*)", line).groups()  # of a comment, or what indents it
+        if dropped and not bare.strip():  # the empty line behind it
+            continue
+        dropped = on_line(bare.strip()) is not None
+        if not dropped:
+            kept += [mark + each for each in written_out(bare, library).split("\n")] if "[[eq" in bare else [line]
+    return written_out("\n".join(kept), library)
+
+
 def portable(path: Path, uri: str, library: Library, config) -> str:
     """The notebook as JSON for Jupyter and Colab: citations written out, links made absolute."""
 
@@ -180,19 +208,10 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
         page = re.sub(r"(?:(?:^|/)index)?\.(?:md|py)$", "/", place).lstrip("/")  # home's address is the site's own
         return f"]({addresses.page_address(config.site_url, page)}{found[2] or ''})"
 
-    def equation(found: re.Match) -> str:
-        tex = library.tex(found["argument"])
-        return f"$$\n{tex}\n$$" if tex else found[0]
-
-    def span(found: re.Match) -> str:
-        if found["name"] == "tag":
-            return f"({found['argument']})"
-        return figures.measured(found["argument"], ROOT) or found[0]
-
     def prose(text: str) -> str:
         text = pictures.FIGURE.sub(lambda found: f"*{pictures.alternative(ROOT, found['argument'])}*", text)
         text = text.replace("[[exercises]]", "\n".join(exercise_pages.listed(library, uri)))
-        return addresses.without_dead_links(LINK.sub(link, SPAN.sub(span, EQUATION.sub(equation, text))))
+        return addresses.without_dead_links(LINK.sub(link, written_out(text, library)))
 
     notebook = jupytext.read(path)
     notebook.metadata.pop("jupytext", None)

@@ -41,7 +41,10 @@ def _of(index: Library, stage: Stage) -> list[Exercise]:
 
 
 def hours(time: int) -> str:
-    """`50 min`, `2 h`, `2 h 10 min`."""
+    """`50 min`, `2 h`, `2 h 10 min`, `25 h`: no more exact than a reader's pace."""
+    if time > 60:
+        step = 60 if time > 600 else 10
+        time = round(time / step) * step
     whole, rest = divmod(time, 60)
     return " ".join(
         filter(

@@ -164,7 +164,9 @@ class AcademyPlugin(BasePlugin):
         copied = [path for path in sorted(self.library.copied) if not self.library.page_of(path)]
         made += [File.generated(config, path, abs_src_path=str(ROOT / path)) for path in copied]
         for page in self.library.shown("kernel"):
-            made.append(File.generated(config, page.source, abs_src_path=str(ROOT / page.source)))
+            made.append(
+                File.generated(config, page.source, content=chapters.downloaded(read(ROOT / page.source), self.library))
+            )
             _, data, place = project_parts.recorded_run(page.source)
             if data:
                 made.append(File.generated(config, f"assets/traces/{place}", content=data))

@@ -29,8 +29,8 @@ def test_the_whole_and_each_stage_say_how_long_they_take(index):
 
 
 def test_hours_are_written_as_one_says_them():
-    said = [path_map.hours(time).replace("\N{NO-BREAK SPACE}", " ") for time in (0, 59, 60, 61, 150)]
-    assert said == ["0 min", "59 min", "1 h", "1 h 1 min", "2 h 30 min"]
+    said = [path_map.hours(time).replace("\N{NO-BREAK SPACE}", " ") for time in (0, 59, 60, 61, 154, 1499)]
+    assert said == ["0 min", "59 min", "1 h", "1 h", "2 h 30 min", "25 h"]
 
 
 def test_three_tracks_follow_the_path_and_use_nothing_unexplained(index):

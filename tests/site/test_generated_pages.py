@@ -1,6 +1,7 @@
 """Pages without a file under docs/, their places in the navigation, and the links that tie those of an operation
 together."""
 
+import ast
 import os
 import re
 from posixpath import join, normpath
@@ -9,7 +10,7 @@ import pytest
 from mkdocs.config import load_config
 
 from academy.book import layout
-from academy.site import generated_pages
+from academy.site import chapters, generated_pages
 from academy.site.helpers import first_uses
 from academy.site.library import Library
 from academy.site.page_facts import links
@@ -193,3 +194,24 @@ def test_all_helpers_of_a_kernel_are_folded_on_its_page(site, page):
         comments = "\n".join(line for line in source.split("\n") if line.lstrip().startswith("#"))
         assert not re.search(r"\[\[|\$", source), (page.source, source)
         assert not re.search(r"\]\(|^# #", comments, re.M), (page.source, source)  # in code `](` launches a kernel
+
+
+@pytest.mark.parametrize("path", layout.kernels(ROOT), ids=lambda path: layout.module_name(ROOT, path))
+def test_a_downloaded_kernel_is_clean_and_the_same_code(path):
+    """What only the site understands is written out or gone, and nothing else has changed."""
+    before = path.read_text("utf-8")
+    after = chapters.downloaded(before, INDEX)
+    assert not re.search(r"\[\[[a-z]+(?::[^\]]*)?\]\]", after)
+
+    def code(text):
+        tree = ast.parse(text)
+        tree.body = [node for node in tree.body if not isinstance(getattr(node, "value", None), ast.Constant)]
+        return ast.dump(tree)
+
+    assert code(after) == code(before)
+
+
+def test_a_downloaded_formula_stays_within_its_comment():
+    text = "# Why:\n#\n# [[eq: SM]]\n#\n# [[figure: a/b]]\n#\n# See [[tag: SM]].\nx = 1\n"
+    after = chapters.downloaded(text, INDEX)
+    assert after.startswith("# Why:\n#\n# $$\n# y_i") and after.endswith("# $$\n#\n# See (SM).\nx = 1\n")
