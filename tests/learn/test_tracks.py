@@ -55,4 +55,4 @@ def test_writing_derivations_is_beside_the_path_and_the_two_parts_are_on_it():
 def test_the_old_anchors_of_the_first_part_lead_to_the_second():
     part = (taught_before_used.ROOT / "docs/guides/how-a-gpu-runs-triton.md").read_text("utf-8")
     for anchor in ("memory-from-near-to-far", "occupancy-who-fits-beside-whom", "a-matrix-product-lives-on-reuse"):
-        assert f"keep-the-card-busy.md#{anchor}) {{ #{anchor} }}" in part
+        assert f"keep-the-card-busy.md#{anchor}){{ #{anchor} }}" in part
