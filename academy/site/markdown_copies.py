@@ -25,6 +25,10 @@ LEFT_OUT += ["thumb", "k-picture", "p-live-now", "p-strips", "p-actions", "p-out
 ANSWERS = {"tip", "success", "example"}
 
 
+#: The page that leads a program, or whoever asks one, through the writing of a kernel.
+TO_WRITE = "guides/for-assistants/"
+
+
 @dataclass
 class Copies:
     """The copies of all pages. `pages`: address -> the page's description, its content as HTML, what it is called, and
@@ -53,6 +57,11 @@ class Copies:
         out = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
         about = "Each page below is Markdown. Its HTML is at the same address without `index.md`."
         out.append(f"{about} Source: {config.repo_url}" if config.repo_url else about)
+        if TO_WRITE in self.pages:
+            out += [
+                "",
+                f"To write a kernel, begin with {config.site_url or ''}{TO_WRITE}index.md: the commands and the rules.",
+            ]
         for item in nav.items:
             out += ["", f"## {item.title}", ""]
             for page in _pages_of(item) if isinstance(item, Section) else [item]:

@@ -26,3 +26,7 @@ def softmax(x):
 
 def softmax_reference(x):
     return torch.softmax(x, dim=-1)
+
+
+def EXAMPLE():  # a small run, for academy trace and academy compile
+    softmax(torch.arange(15.0).view(3, 5))

@@ -1,0 +1,56 @@
+"""The page for those who write with an assistant: each command on it runs, and its words are those of the tools."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from academy import practice
+from academy.compiler import available
+from academy.judge import report
+from tests.kernels.harness import ROOT
+
+PAGE = (ROOT / "docs/guides/for-assistants.md").read_text("utf-8")
+COMMANDS = [
+    line.partition("#")[0].strip()
+    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, re.M | re.S)
+    for line in block.strip().split("\n")
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_ends_well(command, tmp_path):
+    name, *arguments = command.split()
+    if not available() and "compile" in arguments:
+        pytest.skip("Triton's compiler isn't installed")
+    shutil.copy(ROOT / "docs/guides/judged/my_softmax.py", tmp_path)
+    line = [sys.executable, "-m", f"{name}.cli", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "report.json" in arguments:
+        trials = json.loads((tmp_path / "report.json").read_text("utf-8"))
+        assert {"right", "group"} <= set(re.findall(r"\w+", json.dumps(trials)))
+
+
+def test_every_tool_is_there():
+    assert len(COMMANDS) >= 5
+    assert {command.split()[1] for command in COMMANDS} == {"check", "compile", "trace", "judge"}
+
+
+def test_the_verdicts_are_those_of_the_judge():
+    source = (ROOT / report.__file__).read_text("utf-8")
+    for word in ("right", "wrong", "refused", "remark", "not tried", "survived"):
+        assert re.search(rf"^\| (?:\*n\* )?{word} \|", PAGE, re.M), word
+        assert word in source
+
+
+def test_the_rules_of_a_kernel_are_on_the_page():
+    guide = (ROOT / "docs/guides/best-practice.md").read_text("utf-8")
+    rules = guide.split("[start:rules]")[1].split("[end:rules]")[0]
+    assert '--8<-- "docs/guides/best-practice.md:rules"' in PAGE
+    assert sum(f"| {name} |" in rules for name in practice.every_rule()) >= 12
