@@ -198,6 +198,19 @@ def test_llms_txt_lists_every_page_once(site):
     assert listed.startswith(f"# {config.site_name}\n\n> ")
     found = re.findall(r"^- \[[^\]]+\]\((\S+)\): \S", listed, re.M)
     assert sorted(found) == sorted(f"{config.site_url}{page}index.md" for page in pages(site))
+    assert f"begin with {config.site_url}{markdown_copies.TO_WRITE}index.md" in listed
+
+
+def test_no_page_shows_what_only_its_source_should_have(site):
+    """A list of attributes, a directive or a marker of a snippet that nothing has read."""
+    shown = {}
+    for page in pages(site):
+        html = re.sub(
+            r"<(pre|code|script|style|svg)\b.*?</\1>", "", (site / page / "index.html").read_text(), flags=re.S
+        )
+        if found := re.search(r"\{:? ?[#.][\w-]+ ?\}|\[\[[a-z]+(?:: [^\]]*)?\]\]|--8&lt;--|--8<--", html):
+            shown[page] = found[0]
+    assert shown == {}
 
 
 EXTENSIONS = ["admonition", "tables", "pymdownx.details", "pymdownx.superfences", "pymdownx.tabbed"]

@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from academy.site import chapters
+from academy.site.library import Library
 from tests.site.test_accessible import LAID_OUT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +57,7 @@ def test_the_anchors_of_a_kernel_page_are_its_line_numbers(site, page):
 
 def test_the_file_can_be_downloaded(site):
     copy = site / "annotated_examples/tutorials/vector_add.py"
-    assert copy.read_text() == SOURCE.read_text()
+    assert copy.read_text() == chapters.downloaded(SOURCE.read_text(), Library.read(ROOT))
     assert 'href="../../../annotated_examples/tutorials/vector_add.py"' in text(site, KERNEL)
 
 
@@ -165,8 +167,9 @@ def test_a_copied_block_is_the_code(browser, address, name):
 
 
 def test_a_block_and_the_whole_file_can_be_copied(browser, address):
+    clean = chapters.downloaded(SOURCE.read_text(), Library.read(ROOT))
     browser.open(urljoin(address, KERNEL))
-    assert clipboard(browser, "document.querySelector('[data-k-copy]').click()") == SOURCE.read_text()
+    assert clipboard(browser, "document.querySelector('[data-k-copy]').click()") == clean
     lines = SOURCE.read_text().split("\n")
     first = next(n for n, line in enumerate(lines) if line.startswith("def vector_add_forward"))
     last = next(n for n in range(first + 1, len(lines)) if not lines[n])
