@@ -1,14 +1,14 @@
 """A new operation is four things, and nothing else: a lesson, a derivation, facts, a place in the learning path.
 
-A copy of the repository gets those of `new_operation/`.
+A copy of the repository gets those of the vector addition a second time, under another name and other tags.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import markdown
 import pytest
@@ -20,15 +20,15 @@ from academy.site.extension import AcademyExtension
 from academy.site.library import Library
 
 LESSON, DERIVATION, FACTS, PATH = FILES = (
-    "annotated_examples/classics/square.py",
-    "backprop_math/square.md",
-    "operations/square.py",
+    "annotated_examples/tutorials/vector_sum.py",
+    "backprop_math/vector_sum.md",
+    "operations/vector_sum.py",
     layout.LEARNING_PATH,
 )
 BEFORE = "      guides/how-a-gpu-runs-triton.md: [learn/first_kernel.py]\n"
 PLACE = """\
-      derivations/square.md: [derivations/vector_add.md]
-      kernels/classics/square.md: [derivations/square.md]
+      derivations/vector_sum.md: [derivations/vector_add.md]
+      kernels/tutorials/vector_sum.md: [derivations/vector_sum.md]
 """
 COPIED = ("academy", "annotated_examples", "backprop_math", "docs", "operations", "tests/judge", "tests/kernels")
 WITHOUT = shutil.ignore_patterns("__pycache__", "vendor", "brought")
@@ -44,7 +44,10 @@ def project(tmp_path_factory):
     path = root / PATH
     assert BEFORE in path.read_text()
     path.write_text(path.read_text().replace(BEFORE, PLACE + BEFORE))
-    shutil.copytree(Path(__file__).with_name("new_operation"), root, dirs_exist_ok=True)
+    for file in FILES[:3]:
+        old = (layout.ROOT / file.replace("vector_sum", "vector_add")).read_text("utf-8")
+        renamed = re.sub(r"(?<!bench: )vector_add", "vector_sum", old)
+        (root / file).write_text(re.sub(r"\bVA\b", "VS", renamed), "utf-8")
     return root
 
 
@@ -68,10 +71,10 @@ def test_nothing_is_missing(project):
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (LESSON, "annotated_examples/classics/square.py, which this names, isn't there"),
-        (DERIVATION, "classics.square cites no tag of a derivation: write backprop_math/square.md"),
-        (FACTS, "classics.square is LESSON, FAST or part of no operation: write operations/square.py"),
-        (PATH, "classics.square has no place in the learning path: add kernels/classics/square.md to"),
+        (LESSON, "annotated_examples/tutorials/vector_sum.py, which this names, isn't there"),
+        (DERIVATION, "tutorials.vector_sum cites no tag of a derivation: write backprop_math/vector_sum.md"),
+        (FACTS, "tutorials.vector_sum is LESSON, FAST or part of no operation: write operations/vector_sum.py"),
+        (PATH, "tutorials.vector_sum has no place in the learning path: add kernels/tutorials/vector_sum.md to"),
     ],
 )
 def test_what_is_missing_is_named(project, missing, said):
@@ -95,26 +98,26 @@ def test_the_file_is_a_script(run):
 
 def test_the_judge_and_every_walk_have_it(run):
     files = ["tests/judge/test_public.py", *(f"tests/kernels/test_{name}.py" for name in WALKS)]
-    every = ("-m", "nightly or not nightly", "-k", "classics.square", "--collect-only", "-q")
+    every = ("-m", "nightly or not nightly", "-k", "tutorials.vector_sum", "--collect-only", "-q")
     found = run("-m", "pytest", "-p", "no:cacheprovider", *every, *files)
     assert [file for file in files if f"{file}::" not in found] == []
-    assert "test_it_passes[classics.square.square]" in found
+    assert "test_it_passes[tutorials.vector_sum.vector_sum]" in found
 
 
 def test_academy_bench_knows_it(run):
-    assert LESSON in run("-m", "academy.cli", "bench", "--list", "--only", "square")
+    assert LESSON in run("-m", "academy.cli", "bench", "--list", "--only", "vector_sum")
 
 
 def test_the_site_has_its_pages(project):
     index = Library.read(project)
     pages = {page.source: page.uri for page in index.pages.values()}
-    made = ["kernels/classics/square.md", "derivations/square.md", "benchmarks/square.md"]
+    made = ["kernels/tutorials/vector_sum.md", "derivations/vector_sum.md", "benchmarks/vector_sum.md"]
     assert [pages[file] for file in FILES[:3]] == made
     nav = json.dumps(generated_pages.completed([{"K": ["kernels/index.md"]}], index))
-    assert "kernels/classics/square.md" in nav
-    assert index.path.before["kernels/classics/square.md"] == ("derivations/square.md",)
-    lines = kernel_page.markdown(split((project / LESSON).read_text(), LESSON), "square")
-    assert "# The square: one number in, one out" in [text for _, text in lines]
+    assert "kernels/tutorials/vector_sum.md" in nav
+    assert index.path.before["kernels/tutorials/vector_sum.md"] == ("derivations/vector_sum.md",)
+    lines = kernel_page.markdown(split((project / LESSON).read_text(), LESSON), "vector_sum")
+    assert "# Vector addition: the first kernel" in [text for _, text in lines]
     convert = markdown.Markdown(extensions=["tables", AcademyExtension(root=str(project))]).convert
-    assert 'href="/benchmarks/square.md"' in convert("[[operations]]")
-    assert 'href="/kernels/classics/square.md' in convert(f"[[derivation: {DERIVATION}]]")
+    assert 'href="/benchmarks/vector_sum.md"' in convert("[[operations]]")
+    assert 'href="/kernels/tutorials/vector_sum.md' in convert(f"[[derivation: {DERIVATION}]]")

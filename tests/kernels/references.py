@@ -13,29 +13,17 @@ from operations._packed import sequences_of
 from operations.flash_attention import of_sequences
 
 
-def linear_attention_by_steps(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):
-    """One token after the other, as the recurrence says it."""
+def recurrence_by_steps(q, k, v, g=None, beta=None, *, scale=None, initial_state=None, return_final_state=False):
+    """One token after the other, as the recurrence says it. With `beta`, by the delta rule: the difference between the
+    value and what its key reads is written."""
     (B, T, Hk, D), (H, E) = q.shape, v.shape[2:]
     wide = torch.promote_types(q.dtype, torch.float32)
     q, k = (x.to(wide).repeat_interleave(H // Hk, dim=2) for x in (q, k))
     S, outs = q.new_zeros(B, H, D, E) if initial_state is None else initial_state.to(wide), []
     for t in range(T):
         S = S if g is None else S * g[:, t].to(wide).exp()[..., None, None]
-        S = S + k[:, t, :, :, None] * v[:, t, :, None]
-        outs.append((q[:, t, :, :, None] * S).sum(-2) * (D**-0.5 if scale is None else scale))
-    o = torch.stack(outs, 1).to(v.dtype) if T else torch.zeros_like(v)
-    return (o, S) if return_final_state else o
-
-
-def delta_rule_by_steps(q, k, v, g, beta, *, scale=None, initial_state=None, return_final_state=False):
-    """One token after the other: the difference between the value and what its key reads is written."""
-    (B, T, Hk, D), (H, E) = q.shape, v.shape[2:]
-    wide = torch.promote_types(q.dtype, torch.float32)
-    q, k = (x.to(wide).repeat_interleave(H // Hk, dim=2) for x in (q, k))
-    S, outs = q.new_zeros(B, H, D, E) if initial_state is None else initial_state.to(wide), []
-    for t in range(T):
-        S = S if g is None else S * g[:, t].to(wide).exp()[..., None, None]
-        u = beta[:, t].to(wide)[..., None] * (v[:, t] - (k[:, t, :, :, None] * S).sum(-2))
+        u = v[:, t].to(wide)
+        u = u if beta is None else beta[:, t].to(wide)[..., None] * (u - (k[:, t, :, :, None] * S).sum(-2))
         S = S + k[:, t, :, :, None] * u[:, :, None]
         outs.append((q[:, t, :, :, None] * S).sum(-2) * (D**-0.5 if scale is None else scale))
     o = torch.stack(outs, 1).to(v.dtype) if T else torch.zeros_like(v)
@@ -142,10 +130,10 @@ _SPARSE = {
     "causal_attention": functools.partial(attention_of_seen_keys, causal=True),
     "flash_attention": attention_of_seen_keys,
     "flash_attention_varlen": sequences_of_seen_keys,
-    "linear_attention": linear_attention_by_steps,
-    "linear_attention_varlen": sequences_of(linear_attention_by_steps),
-    "gated_delta_rule": delta_rule_by_steps,
-    "gated_delta_rule_varlen": sequences_of(delta_rule_by_steps),
+    "linear_attention": recurrence_by_steps,
+    "linear_attention_varlen": sequences_of(recurrence_by_steps),
+    "gated_delta_rule": recurrence_by_steps,
+    "gated_delta_rule_varlen": sequences_of(recurrence_by_steps),
     "cross_entropy_loss": loss_of_counted_rows,
     "cross_entropy_loss_": loss_of_counted_rows,
     "linear_cross_entropy": linear_loss_of_counted_rows,

@@ -20,7 +20,7 @@ from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import results, upstreams, with_beta
 from tests.kernels.harness import DEVICE, Mutant, randn
-from tests.kernels.references import delta_rule_by_steps, linear_attention_by_steps
+from tests.kernels.references import recurrence_by_steps
 
 BF16 = torch.bfloat16
 LINEAR_MUTANTS = [
@@ -82,7 +82,7 @@ class Operation:
         name, lesson = ("gated_delta_rule", delta_lesson) if self.delta else ("linear_attention", linear_lesson)
         self.function, self.varlen = getattr(module, name), getattr(module, f"{name}_varlen")
         self.reference, self.lesson = getattr(lesson, f"{name}_reference"), getattr(lesson, name)
-        self.steps = delta_rule_by_steps if self.delta else linear_attention_by_steps
+        self.steps = recurrence_by_steps
         self.attend, self.launchers = module.attend, module.LAUNCHERS
 
     def tensors(self, dtype=BF16, **shape):

@@ -8,15 +8,16 @@ Dynamo can't trace Triton's interpreter, so there it must leave the graph for ea
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
 from academy.runtime import device
 from academy.judge import public
-from tests.kernels.harness import needs_torchs_own_triton, randn
+from academy.judge.public import Call
+from tests.kernels.harness import needs_torchs_own_triton
 
 CASES, ALL = public.calls(), public.calls(more=True)
 #: Compiled in every run of the tests, without a GPU: a plain launch, and operators forward and backward.
@@ -114,41 +115,15 @@ def test_compiles_in_a_model(loaded):
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-2)  # the compiler keeps fp32 between operations
 
 
-def sized(module: str, function: str, M: int, N: int) -> tuple[Callable, dict]:
-    """(function, inputs of M rows and N columns)."""
-    x = randn(M, N, dtype=torch.bfloat16)
-    second = {
-        "softmax": {},
-        "layernorm": dict(weight=randn(N, dtype=torch.bfloat16), bias=randn(N, dtype=torch.bfloat16)),
-        "rmsnorm": dict(weight=randn(N, dtype=torch.bfloat16)),
-        "cross_entropy_loss": dict(labels=torch.randint(0, N, (M,), device=device.DEVICE)),
-        "geglu": dict(up=randn(M, N, dtype=torch.bfloat16)),
-        "swiglu": dict(up=randn(M, N, dtype=torch.bfloat16)),
-    }[function]
-    first = {"cross_entropy_loss": "logits", "geglu": "gate", "swiglu": "gate"}.get(function, "x")
-    return getattr(importlib.import_module(f"annotated_examples.{module}"), function), {first: x, **second}
+ROW_WISE = ("softmax", "layernorm", "rmsnorm", "cross_entropy_loss", "geglu", "swiglu")
+SIZED = [each for each in public.functions() if each.name in ROW_WISE]
 
 
-SIZED = [
-    ("tutorials.softmax", "softmax"),
-    ("fast.softmax", "softmax"),
-    ("classics.layernorm", "layernorm"),
-    ("fast.layernorm", "layernorm"),
-    ("classics.rmsnorm", "rmsnorm"),
-    ("fast.rmsnorm", "rmsnorm"),
-    ("classics.cross_entropy", "cross_entropy_loss"),
-    ("fast.cross_entropy", "cross_entropy_loss"),
-    ("classics.geglu", "geglu"),
-    ("classics.swiglu", "swiglu"),
-]
-
-
-def assert_right_at_shapes(module, function, *shapes):
+def assert_right_at_shapes(each, *shapes):
     torch.compiler.reset()
-    compiled = None
+    plain, compiled = each.function(), torch.compile(each.function(), fullgraph=True)
     for shape in shapes:
-        plain, inputs = sized(module, function, *shape)
-        compiled = compiled or torch.compile(plain, fullgraph=True)
+        inputs = Call(replace(each, at=shape), {}).inputs()
         expected = results(plain, *leaves(inputs, True))
         for mine, theirs in zip(results(compiled, *leaves(inputs, True)), expected):
             torch.testing.assert_close(mine, theirs)
@@ -158,38 +133,32 @@ def assert_right_at_shapes(module, function, *shapes):
 @needs_torchs_own_triton
 def test_more_rows_than_a_grid_holds():
     """The rows of packed tensors are a dimension of the grid, which ends at 65,535."""
-    torch.compiler.reset()
-    swiglu_packed = importlib.import_module("annotated_examples.classics.swiglu").swiglu_packed
-    compiled = torch.compile(swiglu_packed, fullgraph=True)
-    for M, N in ((65_537, 48), (70_000, 48), (70_001, 80)):
-        inputs = dict(x=randn(M, N, dtype=torch.bfloat16))
-        expected = results(swiglu_packed, *leaves(inputs, True))
-        for mine, theirs in zip(results(compiled, *leaves(inputs, True)), expected):
-            torch.testing.assert_close(mine, theirs)
+    (packed,) = [each for each in public.functions() if each.name == "swiglu_packed"]
+    assert_right_at_shapes(packed, (65_537, 24), (70_000, 24), (70_001, 40))
 
 
 @pytest.mark.gpu
 @needs_torchs_own_triton
-@pytest.mark.parametrize(("module", "function"), SIZED)
-def test_other_rows(module, function):
+@pytest.mark.parametrize("each", SIZED, ids=str)
+def test_other_rows(each):
     """At the second shape Dynamo compiles for any number of rows."""
-    assert_right_at_shapes(module, function, (6, 1000), (9, 1000), (3, 1000))
+    assert_right_at_shapes(each, (6, 1000), (9, 1000), (3, 1000))
 
 
 @pytest.mark.gpu
 @needs_torchs_own_triton
-@pytest.mark.parametrize(("module", "function"), SIZED)
-def test_other_columns(module, function):
+@pytest.mark.parametrize("each", SIZED, ids=str)
+def test_other_columns(each):
     """From the second width on Dynamo has a symbol for it. The last ones are long enough for softmax's chunks."""
-    assert_right_at_shapes(module, function, (6, 1000), (6, 600), (6, 601), (6, 20000), (6, 50257))
+    assert_right_at_shapes(each, (6, 1000), (6, 600), (6, 601), (6, 20000), (6, 50257))
 
 
 @pytest.mark.gpu
 @needs_torchs_own_triton
-@pytest.mark.parametrize(("module", "function"), SIZED)
-def test_other_rows_and_columns(module, function):
+@pytest.mark.parametrize("each", SIZED, ids=str)
+def test_other_rows_and_columns(each):
     """Two symbols."""
-    assert_right_at_shapes(module, function, (6, 1000), (9, 600), (4, 601), (7, 20000))
+    assert_right_at_shapes(each, (6, 1000), (9, 600), (4, 601), (7, 20000))
 
 
 @pytest.mark.gpu

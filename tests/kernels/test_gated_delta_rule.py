@@ -41,7 +41,7 @@ from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import packed, results, upstreams, with_beta
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
-from tests.kernels.references import delta_rule_by_steps
+from tests.kernels.references import recurrence_by_steps
 
 MUTANTS = [
     Mutant("trap 1: the strict triangle is left out", "a = tl.where(place[:, None] > place[None, :], overlap, 0.0)", "a = overlap"),
@@ -92,7 +92,7 @@ def check(module):
 def close_to_steps(module, inputs, ups, most=2e-6):
     """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
     mine = results(module.gated_delta_rule, inputs, ups)
-    exact = results(delta_rule_by_steps, chunk_cases.in_float64(inputs), ups)
+    exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)
     for name, value in mine.items():
         representable = exact[name].float().double()  # what is left may be too little for float32
         assert accuracy.errors(value, representable).rms < most, name
@@ -128,7 +128,7 @@ def test_reference_is_the_recurrence(g):
     inputs = chunk_cases.in_float64(tensors(B=2, T=20, Hk=2, H=4))
     inputs["g"] = inputs["g"] if g else None
     o, state = module.gated_delta_rule_reference(**inputs, return_final_state=True)
-    expected, expected_state = delta_rule_by_steps(**inputs, return_final_state=True)
+    expected, expected_state = recurrence_by_steps(**inputs, return_final_state=True)
     torch.testing.assert_close(o, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(state, expected_state, rtol=1e-12, atol=1e-12)
 
@@ -149,7 +149,7 @@ def test_widths(D, E):
 @pytest.mark.parametrize("T", [1, 31, 32, 33, 70])
 def test_lengths_around_a_chunk(T):
     inputs = tensors(T=T)
-    right(inputs, upstreams(inputs), truth=delta_rule_by_steps)
+    right(inputs, upstreams(inputs), truth=recurrence_by_steps)
 
 
 def test_similar_keys_in_bfloat16():

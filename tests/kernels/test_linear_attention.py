@@ -65,7 +65,7 @@ from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import packed, results, tensors, upstreams
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
-from tests.kernels.references import linear_attention_by_steps
+from tests.kernels.references import recurrence_by_steps
 
 MUTANTS = [
     Mutant("trap 8: no scale on the scores", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale * decay", "tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * decay"),
@@ -115,7 +115,7 @@ OF_SHARED = [
 ]  # fmt: skip
 
 right = functools.partial(chunk_cases.assert_right, module.linear_attention, module.linear_attention_reference)
-by_steps = functools.partial(right, truth=linear_attention_by_steps)
+by_steps = functools.partial(right, truth=recurrence_by_steps)
 reference_varlen = sequences_of(module.linear_attention_reference)
 
 
@@ -141,7 +141,7 @@ def check(module):
 def close_to_steps(module, inputs, ups):
     """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
     mine = results(module.linear_attention, inputs, ups)
-    exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups)
+    exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)
     for name, value in mine.items():
         representable = exact[name].float().double()  # what is left may be too little for float32
         assert accuracy.errors(value, representable).rms < 2e-6, name
@@ -155,7 +155,7 @@ def strong_decay(module):
     inputs["initial_state"].zero_()
     ups = upstreams(inputs) | dict(state=None)
     mine = results(module.linear_attention, inputs, ups)
-    exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups)
+    exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)
     for name in ("o", "dg", "dq", "dk", "dv"):
         assert accuracy.errors(mine[name], exact[name]).rms < 1e-6, name
 
@@ -186,7 +186,7 @@ def large_states_in_float16(module):
         inputs["v"] *= min(inverse * size, 1.0)
         ups = upstreams(inputs)
         o = module.linear_attention(**inputs, scale=1.0)
-        exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups, scale=1.0)["o"]
+        exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups, scale=1.0)["o"]
         assert accuracy.errors(o, exact).rms < 4 * torch.finfo(torch.float16).eps
 
 
@@ -201,7 +201,7 @@ def factors_that_are_cut_off(module):
         ups = {name: x.abs() for name, x in upstreams(inputs).items()}
         with harness.tensor_cores():
             mine = results(module.linear_attention, inputs, ups)["dg"]
-        exact = results(linear_attention_by_steps, chunk_cases.in_float64(inputs), ups)["dg"]
+        exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)["dg"]
         assert accuracy.errors(mine, exact).rms < 3e-5
 
 
@@ -279,7 +279,7 @@ def test_reference_is_the_recurrence(g):
     inputs = chunk_cases.in_float64(tensors(B=2, T=20, Hk=2, H=4))
     inputs["g"] = inputs["g"] if g else None
     o, state = module.linear_attention_reference(**inputs, return_final_state=True)
-    expected, expected_state = linear_attention_by_steps(**inputs, return_final_state=True)
+    expected, expected_state = recurrence_by_steps(**inputs, return_final_state=True)
     torch.testing.assert_close(o, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(state, expected_state, rtol=1e-12, atol=1e-12)
 
@@ -346,9 +346,7 @@ def test_small_gates_over_a_long_sequence():
     has them; so the measure is the loop."""
     inputs = tensors(T=256, H=1, D=16, E=16)
     inputs["g"].copy_(-6.5 + randn(1, 256, 1) / 10)
-    chunk_cases.assert_right(
-        module.linear_attention, linear_attention_by_steps, inputs, upstreams(inputs) | dict(state=None)
-    )
+    chunk_cases.assert_right(module.linear_attention, recurrence_by_steps, inputs, upstreams(inputs) | dict(state=None))
 
 
 @pytest.mark.parametrize("scale", [1, 1.0, -0.3, 0], ids=str)
