@@ -66,13 +66,19 @@ def _data(name: str, value: Any) -> Any:
     if hasattr(value, "data_ptr"):
         return {"tensor": _dtype(value.dtype), "offset": value.data_ptr() % 16}
     if isinstance(value, (tuple, list, tl.tuple)):
-        return {"tuple": [_data(name, item) for item in value]}
+        kind = type(value)
+        named = {"named": _name(kind)} if hasattr(kind, "_fields") else {}  # the kernel asks for its fields
+        return {"tuple": [_data(name, item) for item in value], **named}
     if isinstance(value, tl.dtype):
         return {"dtype": value.name}
     function = getattr(value, "fn", value)
     if callable(function) and hasattr(function, "__qualname__"):
-        return {"function": function.__qualname__, "module": function.__module__}
+        return _name(function)
     raise TypeError(f"{name}: a kernel can't take {type(value).__name__} as an argument")
+
+
+def _name(what: Any) -> dict[str, str]:
+    return {"function": what.__qualname__, "module": what.__module__}
 
 
 def _is_layout(value: Any) -> bool:
@@ -132,7 +138,8 @@ def _value(data: Any, namespace: dict) -> Any:
         dtype = getattr(torch, data["tensor"])
         return torch.empty(64, dtype=dtype)[data["offset"] // dtype.itemsize :]
     if "tuple" in data:
-        return tuple(_value(item, namespace) for item in data["tuple"])
+        items = [_value(item, namespace) for item in data["tuple"]]
+        return _value(data["named"], namespace)(*items) if "named" in data else tuple(items)
     if "dtype" in data:
         return getattr(tl, str(_DTYPES.get(data["dtype"], data["dtype"])))
     found = namespace.get(data["function"])

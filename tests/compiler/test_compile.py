@@ -1,6 +1,7 @@
 """Kernels compiled without a card: what is reported of them, and errors in words."""
 
 import json
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -329,3 +330,19 @@ def test_a_grid_that_a_gpu_does_not_take_is_named(file):
     assert problem.message.startswith(
         "scale_kernel: 81,920 programs on axis 1 of the grid, and a GPU takes at most 65,535"
     )
+
+
+class Choice(NamedTuple):
+    wide: bool
+    order: int
+
+
+def test_a_launch_keeps_the_names_of_a_tuple():
+    """A kernel asks for them. Across a process goes what JSON can hold."""
+
+    def kernel(CHOICE, PAIR):
+        pass
+
+    said = json.loads(json.dumps(launches.described(kernel, (Choice(True, 2), (1, 2)), {})))
+    made = launches.arguments(said, {})
+    assert made == {"CHOICE": Choice(True, 2), "PAIR": (1, 2)} and made["CHOICE"].wide
