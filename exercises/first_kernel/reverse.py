@@ -2,6 +2,8 @@
 
 Write `reverse(x)`, which returns the vector `x` from its last element to its first. Which of the two offsets changes,
 and which mask do you need?
+
+[[figure: hardware/launch]]
 """
 
 # %% solution

@@ -202,7 +202,7 @@ def test_gates_around_the_end_of_a_tile(module, T):
 
 
 def test_small_gates_over_many_tokens(module):
-    """Trap 3: dividing by the product of the gates would be NaN from token 150 on. Trap 6: 0 and negative gates."""
+    """Trap 3: dividing by the product of the gates would be infinite from token 126 on, then NaN. Trap 6: 0 and negative gates."""
     inputs = everything(1, 400, 4)
     inputs["a"][..., 0], inputs["a"][..., 1], inputs["a"][:, 100, 2], inputs["a"][..., 3] = 0.5, 0.0, 0.0, -0.9
     assert_right(module.linear_recurrence, lesson.linear_recurrence_reference, inputs, (randn(1, 400, 4), randn(1, 4)))
