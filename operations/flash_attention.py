@@ -21,6 +21,7 @@ BACKWARD = "fast.flash_attention_backward"
 FUNCTION = "flash_attention"
 AXES = ("batch", "heads", "key heads", "tokens", "head dimension")
 DERIVATION = "attention"
+WITHOUT_ROUNDING = {"listed": {"one_number_a_row": "it asks through a sink that weighs e⁻²⁰, which the formula lacks"}}
 
 
 # ---------------------------------------------------------------- public functions

@@ -17,7 +17,7 @@ FAST = "fast.gated_delta_rule"
 FUNCTION = "gated_delta_rule"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "gated_delta_rule"
-EXACT = {"atoms": CHUNKS}
+WITHOUT_ROUNDING = {"atoms": CHUNKS}
 
 
 # ---------------------------------------------------------------- public functions

@@ -19,7 +19,7 @@ FAST = None
 FUNCTION = "gated_delta_rule_step_"
 AXES = ("batch", "heads", "head dimension")
 DERIVATION = "gated_delta_rule"
-EXACT = {"atoms": CHUNKS}
+WITHOUT_ROUNDING = {"atoms": CHUNKS}
 
 
 # ---------------------------------------------------------------- public functions

@@ -13,7 +13,7 @@ LESSON = "classics.geglu"
 FAST = None
 FUNCTION = "geglu"
 DERIVATION = "geglu"
-EXACT = {"atoms": {"classics.geglu.weight_exact": "normcdf normpdf"}}
+WITHOUT_ROUNDING = {"atoms": {"classics.geglu.weight_exact": "normcdf normpdf"}}
 
 # ---------------------------------------------------------------- public functions
 PUBLIC = [

@@ -28,6 +28,7 @@ LESSON = "gemlite.gemm"
 FAST = None
 FUNCTION = "gemm"
 DERIVATION = "quantization"
+WITHOUT_ROUNDING = {"listed": {"quantize": "the scale is rounded up to the next float, so that no code is too large"}}
 
 # ---------------------------------------------------------------- public functions
 PUBLIC = [Public("gemm", quantized, calls=[of_rows(24)], **WORDS)]

@@ -19,7 +19,7 @@ FAST = "fast.linear_attention"
 FUNCTION = "linear_attention"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "linear_attention"
-EXACT = {"atoms": CHUNKS}
+WITHOUT_ROUNDING = {"atoms": CHUNKS}
 
 
 # ---------------------------------------------------------------- public functions

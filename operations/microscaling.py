@@ -163,7 +163,7 @@ def two_scales(X):
     sigma = block[:, 0].double() * 6 * t / largest - 1
     exact = X.double() / (block.double() * t)
     rho = torch.where(exact == 0, 0.0, numbers(codes, X).double() / torch.where(exact == 0, 1.0, exact) - 1)
-    return fraction(largest) | {"rho": rho, "sigma": sigma, "t": float(t)}
+    return fraction(largest) | {"rho": rho, "sigma": sigma, "t": t}
 
 
 @case(
@@ -183,8 +183,7 @@ def _(module, X):
 
 @case(modules=LESSON, returns="NV-decode", values=two_scales, sizes=NV_SIZES, dtypes=ALL, forward_only=True)
 def nvfp4_there_and_back(module, X, t):
-    given = torch.tensor(t, dtype=torch.float32, device=X.device)
-    q, scale, per_tensor = module.quantize_nvfp4(x=whole(X, 16), per_tensor_scale=given)
+    q, scale, per_tensor = module.quantize_nvfp4(x=whole(X, 16), per_tensor_scale=t.float())
     return module.dequantize_nvfp4(q=q, block_scale=scale, per_tensor_scale=per_tensor, dtype=X.dtype)[:, : X.shape[1]]
 
 

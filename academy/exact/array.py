@@ -69,7 +69,9 @@ def _exp2(floats: np.ndarray, x: Numbers) -> np.ndarray:
         n = np.rint(x.floats.astype(np.float64))
     near = np.abs(n) < 1100
     n = np.where(near, n, 0.0).astype(np.int64)
-    whole = near[..., None] & (x.residues == r.whole(n))
+    # A sum of logarithms, whatever became of their turns, isn't known further.
+    known = (x.residues & r.NUMBER) % r.COMPARED == r.whole(n) % r.COMPARED
+    whole = near[..., None] & ~r.marked(x.residues) & known
     return np.where(whole, r.two_to_the(n), out)
 
 

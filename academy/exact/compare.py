@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
@@ -21,18 +21,31 @@ from academy.exact.triton import Atoms, Following, following
 
 @dataclass(frozen=True)
 class Verdict:
-    """same: True, False, or None where no prime decides any element. decided: of how many elements, by at least one
-    prime. primes: those that decided some. where: index of the first element that differs, or None."""
+    """same: True, False, or None where nothing decides. where: index of the first element that differs, or None. mask:
+    which elements were decided, by at least one prime. primes: those that decided some."""
 
     same: bool | None
-    decided: int
-    elements: int
+    mask: np.ndarray = field(repr=False, compare=False)
     primes: tuple[int, ...]
     where: tuple[int, ...] | None = None
 
+    @property
+    def decided(self) -> int:
+        return int(self.mask.sum())
+
+    @property
+    def elements(self) -> int:
+        return self.mask.size
+
+    def with_another(self, other: Verdict) -> Verdict:
+        """Of the same two functions at other inputs: what either has decided."""
+        same = False if False in (self.same, other.same) else self.same or other.same
+        primes = tuple(p for p in r.PRIMES if p in self.primes + other.primes)
+        return Verdict(same, self.mask | other.mask, primes, self.where or other.where)
+
     def __str__(self) -> str:
         if self.same is False:
-            return f"another function: element {self.where} of {self.elements} differs"
+            return f"another function: element {self.where} differs"
         if self.same is None:
             return f"not decided: {self.decided} of {self.elements} elements have residues on both sides"
         some = f"{self.decided} of {self.elements}" if self.decided < self.elements else f"all {self.elements}"
@@ -41,18 +54,22 @@ class Verdict:
 
 def compared(ours: np.ndarray, theirs: np.ndarray) -> Verdict:
     """Two arrays of residues, of one shape. An element is decided by a prime if both have a residue there, or one an
-    infinity or NaN; and by any prime if one of them does. A difference modulo any prime is a difference."""
-    theirs = np.broadcast_to(theirs, ours.shape)
+    infinity or NaN; and by any prime if one of them does. A difference modulo any prime is a difference.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if ours.shape != theirs.shape:
+        raise ValueError(f"a result of shape {ours.shape[:-1]} is compared with one of shape {theirs.shape[:-1]}")
     unknown = (ours == r.NAR) | (theirs == r.NAR)
     special = r.marked(ours) | r.marked(theirs)
     same = np.where(special, ours == theirs, (ours & r.NUMBER) % r.COMPARED == (theirs & r.NUMBER) % r.COMPARED)
-    wrong = (~same & ~unknown).any(-1)
-    decided = (~unknown).any(-1)
+    wrong, mask = (~same & ~unknown).any(-1), (~unknown).any(-1)
     primes = tuple(p for p, some in zip(r.PRIMES, (~unknown).reshape(-1, r.COUNT).any(0)) if some)
-    if wrong.any():
-        where = tuple(int(i) for i in np.unravel_index(int(wrong.reshape(-1).argmax()), wrong.shape))
-        return Verdict(False, int(decided.sum()), decided.size, primes, where)
-    return Verdict(True if decided.any() else None, int(decided.sum()), decided.size, primes)
+    if not wrong.any():
+        return Verdict(True if mask.any() else None, mask, primes)
+    where = np.unravel_index(int(wrong.reshape(-1).argmax()), wrong.shape)
+    return Verdict(False, mask, primes, tuple(map(int, where)))
 
 
 @dataclass

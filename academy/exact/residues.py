@@ -170,21 +170,24 @@ def minus(a: np.ndarray) -> np.ndarray:
 
 
 def mul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """0 times what is no residue is 0. A turn stays with 1 and with the factors between logarithms of two bases."""
+    """0 times what is no residue is 0. A turn stays with 1, with the factors between logarithms of two bases, and with
+    their negatives."""
     if _plain(a) and _plain(b):
         return (a * b) % M
     (r, t, lost, bad), (s, u, gone, worse) = _parts(a), _parts(b)
     left, right = turned(a), turned(b)
-    keeps = left & ~right & _is_base(s)
-    kept = right & ~left & _is_base(r)
-    turn = np.where(keeps, t, np.where(kept, u, U(0)))
+    keeps = left & ~right & (_base(s) != 0)
+    kept = right & ~left & (_base(r) != 0)
+    turn = np.where(keeps, t * _base(s), np.where(kept, u * _base(r), U(0)))
     zero = ((a == 0) & ~infinite(b) & (b != NAN)) | ((b == 0) & ~infinite(a) & (a != NAN))
     lost = np.where(keeps, lost, np.where(kept, gone, left | right)) & ~zero
     return _joined(np.where(zero, U(0), (r * s) % M), np.where(zero, U(0), turn), lost, (bad | worse) & ~zero)
 
 
-def _is_base(s: np.ndarray) -> np.ndarray:
-    return (s == LN2) | (s == LOG2E) | (s == U(1))
+def _base(s: np.ndarray) -> np.ndarray:
+    """What a turn is multiplied with: 1 for a factor between bases, -1 for its negative; 0: the turn is lost."""
+    once, back = ((s == sign(LN2)) | (s == sign(LOG2E)) | (s == sign(_ONE)) for sign in (lambda x: x, minus))
+    return np.where(once, U(1), np.where(back, P - U(2), U(0)))
 
 
 def inverse(a: np.ndarray) -> np.ndarray:
@@ -312,6 +315,7 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------- constants that stand for real numbers
+_ONE = whole(np.array(1))
 LN2 = log(whole(np.array(2))) & NUMBER
 LOG2E = inverse(LN2)
 #: π is any square. So √(2/π) is a residue where √2 is. (Elsewhere √4 isn't 2, and √(2/π) wouldn't be 2 / √(2π).)

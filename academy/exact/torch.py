@@ -122,14 +122,14 @@ class Carrier(TorchDispatchMode):
     # ---------------------------------------------------------------- operands
     def _numbers(self, value: Any) -> Any:
         """A tensor of floats as `Numbers`, another tensor as it is; a Python float stays."""
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
+        if _is_float(value):
             return Numbers(_floats_of(value), self.memory.of(value))
         if isinstance(value, torch.Tensor):
             return value.detach().clone()
         return value
 
     def _residues(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
+        if _is_float(value):
             return self.memory.of(value)
         return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
@@ -217,8 +217,7 @@ class Carrier(TorchDispatchMode):
 
     def _added(self, targets, args, kwargs, sign: int = 1) -> list[np.ndarray]:
         a, b = map(self._operand, args[:2])
-        alpha = kwargs.get("alpha", 1)
-        residues = r.mul(b.residues, self._operand(sign * alpha).residues) if sign * alpha != 1 else b.residues
+        residues = r.mul(b.residues, self._operand(sign * kwargs.get("alpha", 1)).residues)
         return [array.apply("add", _floats_of(targets[0]), a, Numbers(b.floats, residues))]
 
     def _do_add(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
@@ -334,6 +333,10 @@ class Carrier(TorchDispatchMode):
 
     _do_max = _do_amax = _do_min = _do_amin = _extremum
 
+    def _do_frexp(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        floats, residues = args[0]
+        return [r.mul(residues, r.two_to_the(-np.frexp(floats)[1]))]
+
     def _do_sort(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
         floats, residues = args[0]
         places = func(torch.from_numpy(np.array(floats)), *args[1:], **kwargs)[1].numpy()
@@ -395,8 +398,16 @@ def _functional(func: Any) -> Any:
     return getattr(packet, func._overloadname)
 
 
+#: Types whose elements are numbers, one by one. (Others are packed, or only scales.)
+_DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2}
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in _DTYPES
+
+
 def _floats(values: Any) -> list[torch.Tensor]:
-    return [each for each in tree_flatten(values)[0] if isinstance(each, torch.Tensor) and each.is_floating_point()]
+    return list(filter(_is_float, tree_flatten(values)[0]))
 
 
 def _floats_of(tensor: torch.Tensor) -> np.ndarray:

@@ -290,7 +290,7 @@ def _wrappers(follow: Following) -> dict[str, Callable]:
         if _is_float(value.dtype):
             follow.store(pointers, value, np.broadcast_to(_lanes(mask), np.shape(pointers.data)))
 
-    original_rmw, kinds = builder.create_atomic_rmw, interpreter._ir.ATOMIC_OP
+    original_rmw, atomics = builder.create_atomic_rmw, interpreter._ir.ATOMIC_OP
 
     def create_atomic_rmw(self, operation, pointers, value, mask, *args, **kwargs):
         if not _is_float(value.dtype):
@@ -307,12 +307,12 @@ def _wrappers(follow: Following) -> dict[str, Callable]:
             now = dict(zip(elements.tolist(), before))
             for lane, element in zip(lanes.tolist(), elements.tolist()):  # two lanes may meet
                 found[lane] = now[element]
-                now[element] = r.add(now[element], given[lane]) if operation == kinds.FADD else given[lane]
+                now[element] = r.add(now[element], given[lane]) if operation == atomics.FADD else given[lane]
             news.append((region, elements, now))
         out = original_rmw(self, operation, pointers, value, mask, *args, **kwargs)
         for region, elements, now in news:
             residues = np.array([now[element] for element in elements.tolist()])
-            if operation not in (kinds.FADD, kinds.XCHG):  # of MAX and MIN: changed, or as it was
+            if operation not in (atomics.FADD, atomics.XCHG):  # of MAX and MIN: changed, or as it was
                 follow.lost["an atomic maximum of floats"] += 1
                 residues = np.full_like(residues, r.NAR)
             follow.memory.write(region, elements, residues)

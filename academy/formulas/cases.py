@@ -121,9 +121,10 @@ def load(path: Path) -> dict[str, Case]:
 
 
 def without_rounding(path: Path) -> dict[str, Any]:
-    """What a file says of its cases for the comparison without rounding, in `EXACT`: `atoms`, helpers that approximate
-    a function; `sizes`, of some cases, by name ("": of all); `listed`, cases that it can't decide, and why."""
-    return {"atoms": {}, "sizes": {}, "listed": {}, **getattr(facts.load(path), "EXACT", {})}
+    """What a file says of its cases for the comparison without rounding, in `WITHOUT_ROUNDING`: `atoms`, helpers of
+    kernels that approximate a function, and what for (`academy.exact.triton.Atoms`); `sizes` of some cases, by name
+    ("": of all); `listed`, cases that can't be decided, and why."""
+    return {"atoms": {}, "sizes": {}, "listed": {}, **getattr(facts.load(path), "WITHOUT_ROUNDING", {})}
 
 
 # ---------------------------------------------------------------- what is read from it
@@ -180,6 +181,13 @@ class Comparison:
     def function(self) -> str:
         """Name of the function that is called first."""
         return self.calls[0].function
+
+    @property
+    def listed(self) -> str:
+        """Why it isn't compared without rounding; "" if it is."""
+        if self.module.startswith("gluon."):
+            return "a kernel below Triton runs in the simulator, which carries no residues"
+        return without_rounding(self.path)["listed"].get(self.case, "")
 
     @property
     def call(self) -> str:

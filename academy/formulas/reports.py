@@ -12,6 +12,7 @@ from pathlib import Path
 from academy.book import facts, front_matter
 from academy.book.problems import PageError
 from academy.book.tex import bare
+from academy.formulas import cases
 from academy.formulas.cases import Comparison
 from academy.formulas.comparing import case_reader, equations
 from academy.formulas.project import Project
@@ -82,10 +83,10 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
     return made
 
 
-def _calls(found: list[Checked]) -> list[tuple[str, str]]:
-    """The calls compared with some formulas, each with the modules that it was made of: a lesson and its fast file."""
+def _calls(comparisons: list[Comparison]) -> list[tuple[str, str]]:
+    """The calls of some comparisons, each with the modules that it was made of: a lesson and its fast file."""
     modules: dict[str, dict[str, None]] = {}
-    for comparison in (comparison for entry in found for comparison in entry.comparisons):
+    for comparison in comparisons:
         modules.setdefault(comparison.call, {})[comparison.module] = None
     return [(", ".join(named), call) for call, named in modules.items()]
 
@@ -124,9 +125,29 @@ def _said(found: list[Checked]) -> Iterator[str]:
     for entry in found:
         if entry.reference:
             yield f"compared with <code>{html.escape(entry.reference)}</code>"
-    calls = [f"<code>{html.escape(f'{modules}: {call}')}</code>" for modules, call in _calls(found)]
-    if calls:
-        yield f"the kernel&#8217;s result compared with this formula: {', '.join(calls)}"
+    for said, comparisons in _verdicts([each for entry in found for each in entry.comparisons]).items():
+        calls = [f"<code>{html.escape(f'{modules}: {call}')}</code>" for modules, call in _calls(comparisons)]
+        yield f"the kernel&#8217;s result {said}: {', '.join(calls)}"
+
+
+#: What is said of a result in floats, after what is said of it without rounding.
+_ACCURATE = "as accurate as PyTorch&#8217;s own (at most twice its error)"
+
+
+def _verdicts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
+    """Both verdicts, in words, and the comparisons that have them: the same function? how accurate? That they hold is
+    what `academy check` finds out."""
+    found: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        if reason := comparison.listed:
+            said = f"not compared without rounding ({html.escape(reason)}), and {_ACCURATE}"
+        else:
+            atoms = cases.without_rounding(comparison.path)["atoms"]
+            names = [f"<code>{html.escape(atom.rpartition('.')[2])}</code>" for atom in atoms]
+            taken = f", with {', '.join(names)} taken for what they approximate" if names else ""
+            said = f"the same function as this formula (every element, without rounding{taken}), and {_ACCURATE}"
+        found.setdefault(said, []).append(comparison)
+    return found
 
 
 # ---------------------------------------------------------------- the table
@@ -159,8 +180,9 @@ def _section(made: Report, home: Callable[[str], str | None]) -> Iterator[str]:
     yield "|---|---|---|"
     for tag in dict.fromkeys(entry.step.tag for entry in made.checked if entry.step.tag):
         entries = [entry for entry in made.checked if entry.step.tag == tag]
+        compared = [comparison for entry in entries for comparison in entry.comparisons]
         link = f"[({tag})]({home(tag)})" if home(tag) else f"({tag})"
-        shown = "<br>".join(f"{m}: `{c.replace('|', '&#124;')}`" for m, c in _calls(entries))
+        shown = "<br>".join(f"{m}: `{c.replace('|', '&#124;')}`" for m, c in _calls(compared))
         shown = shown or ("none yet" if made.exempt else "those of the formulas that use it")
         derived = "yes" if any(entry.derivative for entry in entries) else "\N{EN DASH}"
         yield f"| {link} | {derived} | {shown} |"

@@ -145,11 +145,14 @@ def _equations(page: Page, _: Project) -> Result:
 
 def _kernels(comparisons: list[Comparison], project: Project) -> Result:
     """In one process for all cases of a page, so that its kernels are imported and rewritten there only."""
+    from academy.runtime.device import INTERPRET
+    from academy.formulas.comparing import exactly  # lazy: it needs triton
+
     torch.set_num_threads(1)
-    result, memo, case = Result(), dict[tuple, Any](), ""
+    result, memo, known, case = Result(), dict[tuple, Any](), dict[tuple, Any](), ""
     for comparison in comparisons:
         if comparison.case != case:  # what PyTorch and the formulas give is the same for a lesson and its fast version
-            memo, case = {}, comparison.case
+            memo, known, case = {}, {}, comparison.case
         try:
             module = project.module(comparison.module)
         except (ImportError, SyntaxError) as error:
@@ -157,4 +160,8 @@ def _kernels(comparisons: list[Comparison], project: Project) -> Result:
             continue
         result.problems += kernels.run(comparison, module, first_only=True, memo=memo)
         result.counts["cases"] += 1
+        if INTERPRET:
+            outcome = exactly.run(comparison, module, known)
+            result.problems += outcome.problems()
+            result.counts[outcome.kind] += 1
     return result

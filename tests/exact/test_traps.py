@@ -7,6 +7,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language import core
 
 from academy.exact import residues as r
 from academy.exact.compare import without_rounding
@@ -479,3 +480,24 @@ def test_results_are_the_same_floats_with_and_without():
 def test_all_primes_say_something():
     with without_rounding() as session:
         assert np.array_equal(session.of(torch.tensor([1.0, -2.0, 0.5]))[0], [1] * r.COUNT)
+
+
+@triton.jit
+def with_core_only(x):
+    return core.where(x > 0.0, x * x, x)
+
+
+@triton.jit
+def by_helper_of_another_module(x, w):
+    return with_core_only(x) * w
+
+
+def test_short_ways_that_another_launch_took_for_good_are_left_too():
+    """A helper that knows `triton.language.core` has its functions replaced once and for all."""
+    x, w = torch.randn(16), torch.randn(16)
+    each(by_helper_of_another_module, x, w)
+    assert_same(
+        lambda x, w: each(by_helper_of_another_module, x, w), lambda x, w: x.where(x <= 0, x * x) * w, (16,), (16,)
+    )
+    before = each(by_helper_of_another_module, x, w)
+    assert torch.equal(each(by_helper_of_another_module, x, w), before)

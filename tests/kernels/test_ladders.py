@@ -13,6 +13,7 @@ from academy.bench import ladder_run
 from academy.bench.run import dtype_name
 from academy.book import layout, syntax
 from academy.book.layout import ROOT
+from academy.exact import without_rounding
 from academy.judge import accuracy
 from academy.results import ladder
 from tests.kernels import harness
@@ -131,6 +132,43 @@ def test_right(variants, name, rung, dtype):
     for shape in SHAPES[name]:
         if not aligned or not any(size % 8 for size in shape):
             assert_right(variant, variant.ours[rung.word], shape, dtype, aligned)
+
+
+#: Ladder -> a shape that all of its rungs take, and whose rows have a residue: no length that a prime divides.
+DECIDED = {
+    "cross_entropy": (5, 37),
+    "flash_attention": (1, 2, 16, 16),
+    "layernorm": (2, 37),
+    "layernorm_backward": (2, 37),
+    "matmul": (40, 24, 72),
+    "matmul_backward": (37, 70, 19),
+    "softmax": (5, 37),
+}
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_each_rung_is_the_same_function_as_the_one_before(variants, name):
+    """Without rounding; and the first one is the reference's, so each of them is. What has a root is drawn until it is
+    decided."""
+    variant, torch_state = variants[name], torch.get_rng_state()
+    for seed in range(8):
+        torch.manual_seed(seed)
+        inputs = variant.inputs(DECIDED[name], torch.bfloat16, harness.DEVICE)
+        doubles = {n: v.double() if torch.is_tensor(v) and v.is_floating_point() else v for n, v in inputs.items()}
+        upstream = torch.tensor(1.0, device=harness.DEVICE) if variant.differentiable else None
+        with without_rounding() as session, sdpa_kernel(SDPBackend.MATH):
+            before, verdicts = results(variant.reference, doubles, upstream), []
+            for rung in ladder.rungs(name, ROOT):
+                now = results(variant.ours[rung.word], inputs, upstream)
+                verdicts += [(rung.word, each, session.compare(now[each], before[each])) for each in now]
+                before = now
+        assert not session.lost
+        assert not [found for *found, verdict in verdicts if verdict.same is False]
+        if all(verdict.decided == verdict.elements for *_, verdict in verdicts):
+            break
+    else:
+        pytest.fail("\n".join(f"{rung}: {each}: {verdict}" for rung, each, verdict in verdicts))
+    torch.set_rng_state(torch_state)
 
 
 @pytest.mark.parametrize("name", LADDERS)

@@ -17,6 +17,11 @@ SUMMARY = {
         "relations": "relation(s) and definition(s) evaluated",
     },
     "kernels": {"cases": "case(s) compared with the printed formulas"},
+    "without rounding": {
+        "exact": "case(s) the same function in every element",
+        "up to atoms": "case(s) the same up to helpers that are taken for a function",
+        "listed": "case(s) not compared, each with its reason",
+    },
     "notes, pages and notebooks": {"documents": "file(s)", "citations": "citation(s) of tags"},
 }
 _NOTHING = "nothing to check: no derivation, operation, kernel, page or notebook of the project"

@@ -8,7 +8,7 @@ import functools
 import inspect
 import linecache
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import torch
@@ -22,6 +22,9 @@ from academy.interpreter.quick import kinds, moves, operators
 _short = True
 #: What has a short way: owner, name -> Triton's own.
 _thorough: dict[tuple[type, str], object] = {}
+#: What replaces functions of `triton.language` for good, because of a helper that looks into more modules than its
+#: kernel does: module names -> how to do it (again).
+_for_good: dict[tuple[str, ...], Callable[[], object]] = {}
 
 
 @contextlib.contextmanager
@@ -33,9 +36,16 @@ def thoroughly() -> Iterator[None]:
             stack.enter_context(mock.patch.object(owner, name, original))
         before, _short = _short, False
         try:
+            _replace_for_good()
             yield
         finally:
             _short = before
+            _replace_for_good()
+
+
+def _replace_for_good() -> None:
+    for replace in _for_good.values():
+        replace()
 
 
 def quicken() -> None:
@@ -63,6 +73,7 @@ def quicken() -> None:
             if all(name in running[-1] or name in never_restored for name in names):
                 return nothing
             never_restored.update(names)
+            _for_good[names] = functools.partial(original_patch, function)
             return original_patch(function)
         if running:
             running[-1].update(names)

@@ -1,0 +1,107 @@
+"""Every case is the same function as the formula, in every element, or listed with a reason why that isn't known."""
+
+import importlib
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from academy.formulas import cases
+from academy.formulas.comparing import exactly
+from academy.formulas.project import Project
+from academy.formulas.verify import declared
+
+PROJECT = Project.here()
+CASES = [comparison for found in declared(PROJECT, PROJECT.pages()[0])[0].values() for comparison in found]
+#: What the formulas of a case give, for its other modules.
+KNOWN: dict = {}
+MOST_LISTED = 30
+
+
+@pytest.mark.parametrize("comparison", [each for each in CASES if not each.listed], ids=str)
+def test_the_same_function(comparison):
+    outcome = exactly.run(comparison, PROJECT.module(comparison.module), KNOWN)
+    assert outcome.kind in ("exact", "up to atoms"), "\n".join(map(str, outcome.problems()))
+
+
+def test_few_are_listed_and_each_for_a_reason():
+    listed = [comparison for comparison in CASES if comparison.listed]
+    assert len(listed) <= MOST_LISTED
+    for comparison in listed:
+        assert len(comparison.listed.split()) > 5
+    for path in {comparison.path for comparison in CASES}:
+        said, known = cases.without_rounding(path), {each.case for each in CASES if each.path == path}
+        assert {*said["listed"], *said["sizes"]} <= {"", *known}, path
+
+
+# ---------------------------------------------------------------- what is noticed
+def case(name):
+    return next(each for each in CASES if str(each) == name)
+
+
+def changed(module, **functions):
+    return SimpleNamespace(**{**vars(module), **functions})
+
+
+def test_a_term_too_small_for_floats_is_noticed():
+    comparison = case("tutorials.softmax: softmax")
+    module = PROJECT.module(comparison.module)
+
+    def softmax(x):
+        y = module.softmax(x)
+        return y + 1e-12 * y * y
+
+    assert exactly.run(comparison, module, {}).kind == "exact"
+    (problem,) = exactly.run(comparison, changed(module, softmax=softmax), {}).problems()
+    assert "compared without rounding: result 0: another function: element (0, 0) differs" in str(problem)
+
+
+def test_what_is_not_decided_is_said_with_the_operation_that_has_no_rule():
+    comparison = case("tutorials.softmax: softmax")
+    module = PROJECT.module(comparison.module)
+    outcome = exactly.run(comparison, changed(module, softmax=lambda x: torch.i0(module.softmax(x))), {})
+    (problem,) = outcome.problems()
+    assert outcome.kind == "not decided" and "no rule for" in str(problem)
+
+
+def test_an_error_of_the_kernel_is_said():
+    comparison = case("tutorials.softmax: softmax")
+    outcome = exactly.run(comparison, changed(PROJECT.module(comparison.module), softmax=lambda x: 1 / 0), {})
+    assert "ZeroDivisionError" in str(outcome.problems()[0])
+
+
+@pytest.mark.parametrize("value, near", [(0.3, 0.3125), (1.0, 1.0), (1e-5, 10 * 2.0**-20), (-1.45, -1.5), (0.0, 0.0)])
+def test_numbers_are_made_short(value, near):
+    assert exactly.short(value) == near
+
+
+# ---------------------------------------------------------------- atoms
+#: Atom -> where it is used, what it is taken for in float64, and how far from that it may be, relative (and absolute).
+ATOMS = {
+    "common.chunks.decay_of": (lambda: -torch.linspace(0, 80, 4001), [torch.exp], 3e-7),
+    "common.chunks.round_to_tf32": (lambda: torch.randn(4096), [lambda x: x], 2.0**-11),
+    "classics.geglu.weight_exact": (
+        lambda: torch.linspace(-6, 9, 4001),
+        [torch.special.ndtr, lambda x: torch.exp(-x * x / 2) / (2 * torch.pi) ** 0.5],
+        4e-6,
+    ),
+}
+
+
+def test_every_atom_has_a_bound():
+    named = Counter(atom for path in PROJECT.case_files() for atom in cases.without_rounding(path)["atoms"])
+    assert set(named) == set(ATOMS)
+
+
+@pytest.mark.parametrize("atom", ATOMS)
+def test_an_atom_is_near_what_it_is_taken_for(atom):
+    from tests.exact.kernels import several
+
+    inputs, functions, bound = ATOMS[atom]
+    module, _, name = atom.rpartition(".")
+    x = inputs().float()
+    results = several(getattr(importlib.import_module(f"annotated_examples.{module}"), name), x, len(functions))
+    for y, function in zip(results, functions, strict=True):
+        exact = function(x.double())
+        assert ((y.double() - exact).abs() / exact.abs()).max() < bound
