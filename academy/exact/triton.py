@@ -33,9 +33,10 @@ from academy.exact import array
 from academy.exact import residues as r
 from academy.exact.array import Numbers
 from academy.exact.memory import Memory
-from academy.interpreter import libdevice, quick
+from academy.interpreter import libdevice
 from academy.interpreter.bits import FLOAT8, decode
 from academy.interpreter.internals import interpreter
+from academy.interpreter.quick.kinds import thoroughly
 
 #: `package.module.function` of a jitted helper, or the end of that -> the rule of `array.RULES` that its result is
 #: taken for; several rules, one after the other with spaces between, of a helper with several results.
@@ -506,7 +507,7 @@ def following(memory: Memory, atoms: Atoms) -> Iterator[Following]:
         return out
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(quick.thoroughly())
+        stack.enter_context(thoroughly())
         for name, method in _wrappers(follow).items():
             stack.enter_context(mock.patch.object(interpreter.InterpreterBuilder, name, method))
         for owner, wrapped in ((interpreter.ReduceOps, _reduced), (interpreter.ScanOps, _scanned)):

@@ -97,6 +97,7 @@ CAUSES = [
           "guides/from-pytorch/#the-second-derivative"),
     Cause(r"^arguments: ", "Nothing compares the shapes: raise a ValueError before the launch.", _TEST),
     Cause(r"^offsets: ", "The grid is larger than a card allows: 65,535 on the second and third axis.", _TEST),
+    Cause(r"^exact: ", "A term, a constant or an eps isn't the reference's, or a helper approximates: name it in ATOMS.", "guides/test-your-own-kernel/#without-a-tolerance"),
     Cause(r"^sizes: 0 ", "Of no elements there is nothing to launch, and still a result.", _TEST),
     Cause(r"^sizes: ",
           "A size is no multiple of the block, or larger than one: a mask, the grid, or what a loop carries is wrong.",

@@ -80,9 +80,9 @@ class Public:
     @property
     def groups(self) -> list[str]:
         """The groups of trials that it is judged by."""
-        from academy.judge.trials import GROUPS
+        from academy.judge.trials import USUAL
 
-        return [group for group in GROUPS if group not in self.without]
+        return [group for group in USUAL if group not in self.without]
 
     def function(self) -> Callable:
         return _found(str(self))

@@ -43,9 +43,13 @@ GROUPS = {
     "calls": "one tensor as two arguments, each set of inputs that require gradients, a second backward pass",
     "derivatives": "second derivatives and forward mode raise or are right",
     "arguments": "arguments that don't fit are refused before anything is launched",
+    "exact": "without rounding: the same function as the reference, or where it isn't; only where it is asked for",
 }
 #: Groups that only the interpreter can show.
-INTERPRETED = ("lanes", "programs", "compiles")
+INTERPRETED = ("lanes", "programs", "compiles", "exact")
+#: Groups that are tried where they are named: an approximation that was meant is no mistake.
+NAMED = ("exact",)
+USUAL = [group for group in GROUPS if group not in NAMED]
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class Plan:
         return "bfloat16" if "bfloat16" in self.subject.dtypes else self.narrow
 
     def trials(self, groups: list[str] | None = None) -> list[Trial]:
-        made = [replace(trial, seed=self.seed) for group in groups or GROUPS for trial in self._group(group)]
+        made = [replace(trial, seed=self.seed) for group in groups or USUAL for trial in self._group(group)]
         return list(dict.fromkeys(made))
 
     def _group(self, group: str) -> Iterator[Trial]:
@@ -206,6 +210,14 @@ class Plan:
             largest = lambda size: max(prod(each.shape(dict(sizes(size)))) for each in tensors)  # noqa: E731
             size = bisect_right(range(MANY_ELEMENTS), MANY_ELEMENTS, key=largest) - 1
             yield self.trial(f"{prefix}more than 10⁵ elements", sizes(size), how="many", **options)
+
+    def _exact(self) -> Iterator[Trial]:
+        """No size that a prime of `academy.exact` divides, and none beyond 22: a softmax of n columns has a denominator
+        that is n modulo each of them."""
+        sizes = self.chosen({dim: (5, 19, 17, 10, 13)[place % 5] for place, dim in enumerate(self.subject.dims)})
+        for options in self.subject.combinations():
+            said = ", ".join(f"{name}={value!r}" for name, value in options.items())
+            yield self.trial(said or "as it is", sizes, options=tuple(options.items()), how="exactly")
 
     def _ranks(self) -> Iterator[Trial]:
         """Where INPUTS says "...", these are trials like others."""

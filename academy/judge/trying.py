@@ -26,6 +26,7 @@ from academy.judge import (
     compiled,
     configurations,
     elements,
+    exactly,
     fences,
     interpreted,
     layouts,
@@ -150,7 +151,7 @@ class Attempt:
         self.echoed: dict[Callable, set[str]] = {}
 
     def make(self, how: str = "") -> None:
-        how, procedures = how or self.trial.how, calls.PROCEDURES | configurations.PROCEDURES
+        how, procedures = how or self.trial.how, calls.PROCEDURES | configurations.PROCEDURES | exactly.PROCEDURES
         if how in procedures:
             procedures[how](self)
         else:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import inspect
 import linecache
 import operator
-from collections.abc import Callable, Iterator
-from unittest import mock
 
 import torch
 import triton.language as tl
@@ -17,35 +14,6 @@ from triton.language import semantic
 from triton.runtime import interpreter
 
 from academy.interpreter.quick import kinds, moves, operators
-
-#: Whether usual operations take a short way, past the interpreter's builder.
-_short = True
-#: What has a short way: owner, name -> Triton's own.
-_thorough: dict[tuple[type, str], object] = {}
-#: What replaces functions of `triton.language` for good, because of a helper that looks into more modules than its
-#: kernel does: module names -> how to do it (again).
-_for_good: dict[tuple[str, ...], Callable[[], object]] = {}
-
-
-@contextlib.contextmanager
-def thoroughly() -> Iterator[None]:
-    """Every operation passes the interpreter's builder, for who follows values through a kernel (`academy.exact`)."""
-    global _short
-    with contextlib.ExitStack() as stack:
-        for (owner, name), original in _thorough.items():
-            stack.enter_context(mock.patch.object(owner, name, original))
-        before, _short = _short, False
-        try:
-            _replace_for_good()
-            yield
-        finally:
-            _short = before
-            _replace_for_good()
-
-
-def _replace_for_good() -> None:
-    for replace in _for_good.values():
-        replace()
 
 
 def quicken() -> None:
@@ -56,7 +24,7 @@ def quicken() -> None:
     """
     original_patch, original_call = interpreter._patch_lang, interpreter.GridExecutor.__call__
     languages_of: dict[object, tuple[str, ...]] = {}
-    changes_for: dict[tuple, dict[object, dict[str, object]]] = {}
+    changes_for: dict[tuple[str, ...], dict[object, dict[str, object]]] = {}
     never_restored: set[str] = set()
     running: list[set[str]] = []
     nothing = interpreter._LangPatchScope()
@@ -73,17 +41,16 @@ def quicken() -> None:
             if all(name in running[-1] or name in never_restored for name in names):
                 return nothing
             never_restored.update(names)
-            _for_good[names] = functools.partial(original_patch, function)
             return original_patch(function)
         if running:
             running[-1].update(names)
-        if (key := (_short, *names)) not in changes_for:
+        if names not in changes_for:
             scope, changes = original_patch(function), dict[object, dict[str, object]]()
             for owner, name, _ in scope._changes:
                 changes.setdefault(owner, {})[name] = vars(owner)[name]
-            changes_for[key] = changes
+            changes_for[names] = changes
             return scope
-        return _Replaced(changes_for[key])
+        return _Replaced(changes_for[names])
 
     @functools.wraps(original_call)
     def launch(self, *args, **kwargs):
@@ -112,10 +79,6 @@ def quicken() -> None:
     interpreter.FunctionRewriter._get_jit_fn_file_line = _file_line
     interpreter._patch_attr = _patch_attr
     kinds.keep_types()
-    _thorough.update(
-        ((semantic.TritonSemantic, name), vars(semantic.TritonSemantic)[name])
-        for name in ("cast", "broadcast_impl_value")
-    )
     operators.quicken_operands(semantic.TritonSemantic)
     moves.quicken_casts()
     _pass_tensors()
@@ -168,9 +131,7 @@ def _patch_attr(obj, name, member, builder, scope) -> None:
         kwargs["_semantic"] = interpreter.interpreter_semantic
         return inner(*args, **kwargs)
 
-    if not _short:
-        pass
-    elif obj is tl.tensor and name in operators.OPERATORS:
+    if obj is tl.tensor and name in operators.OPERATORS:
         new_member = operators.quick(name, new_member)
     elif obj is tl.tensor and name in moves.METHODS:
         new_member = moves.METHODS[name](new_member)

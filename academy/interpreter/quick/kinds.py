@@ -6,7 +6,9 @@ they are made once. A tensor's kind is `tensor.type._kind`; two kinds are the sa
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,22 @@ class Kind:
         result.handle, result.type, result.dtype = handle, self.type, self.dtype
         result.shape, result.numel = self.shape, self.numel
         return result
+
+
+class Way:
+    """short: whether usual operations are done in one step, past the interpreter's builder."""
+
+    short = True
+
+
+@contextlib.contextmanager
+def thoroughly() -> Iterator[None]:
+    """Every operation passes the interpreter's builder, for who follows values through a kernel (`academy.exact`)."""
+    before, Way.short = Way.short, False
+    try:
+        yield
+    finally:
+        Way.short = before
 
 
 _new = object.__new__

@@ -15,7 +15,7 @@ from triton.language import semantic
 from triton.runtime import interpreter
 
 from academy.interpreter.bits import bf16_to_fp32, fp32_to_bf16
-from academy.interpreter.quick.kinds import Kind, kind_of
+from academy.interpreter.quick.kinds import Kind, Way, kind_of
 from academy.interpreter.quick.operators import FLOATS, INTEGERS, broadcast, number_of, spread
 from academy.interpreter.repairs import need
 
@@ -83,7 +83,7 @@ def quick_load(thorough: Callable) -> Callable:
     @functools.wraps(thorough)
     def load(pointer, mask=None, other=None, **options):
         element, as_told = _element(pointer), functools.partial(thorough, pointer, mask, other)
-        if element is None or not all(type(value) in (str, bool) for value in options.values()):
+        if element is None or not Way.short or not all(type(value) in (str, bool) for value in options.values()):
             return as_told(**options)
         kind = pointer.type._kind
         lanes, handle = _mask(mask, kind.sizes), None
@@ -113,7 +113,7 @@ def quick_store(thorough: Callable) -> Callable:
     @functools.wraps(thorough)
     def store(pointer, value, mask=None, **options):
         element, as_told = _element(pointer), functools.partial(thorough, pointer, value, mask)
-        usual = element is not None and not pointer.dtype.is_const()
+        usual = element is not None and not pointer.dtype.is_const() and Way.short
         if not usual or not all(type(value) in (str, bool) for value in options.values()):
             return as_told(**options)
         kind = pointer.type._kind
@@ -137,7 +137,7 @@ def quick_index(thorough: Callable) -> Callable:
 
     @functools.wraps(thorough)
     def getitem(self, slices, **options):
-        if type(slices) is not tuple or self.type._kind is None:
+        if type(slices) is not tuple or self.type._kind is None or not Way.short:
             return thorough(self, slices, **options)
         whole = [each is not None for each in slices]
         if any(wanted and (type(each) is not slice or each != _ALL) for wanted, each in zip(whole, slices)):
@@ -180,7 +180,7 @@ def quick_full(thorough: Callable) -> Callable:
     @functools.wraps(thorough)
     def full(shape, value, dtype, **options):
         usual = type(value) in (int, float) and type(dtype) is tl.dtype and dtype.name in INTEGERS | FLOATS
-        if not usual or not isinstance(shape, (tuple, list, tl.tuple)):
+        if not usual or not isinstance(shape, (tuple, list, tl.tuple)) or not Way.short:
             return thorough(shape, value, dtype, **options)
         key = *(getattr(size, "value", size) for size in shape), repr(value), dtype.name
         if key not in taken:
@@ -196,7 +196,7 @@ def quick_where(thorough: Callable) -> Callable:
 
     @functools.wraps(thorough)
     def where(condition, x, y, **options):
-        if type(condition) is not tl.tensor or condition.dtype.name != "int1":
+        if type(condition) is not tl.tensor or condition.dtype.name != "int1" or not Way.short:
             return thorough(condition, x, y, **options)
         kinds = [value.type._kind for value in (x, y) if type(value) is tl.tensor]
         if not kinds or None in kinds or kinds[0].dtype is not kinds[-1].dtype or kinds[0].dtype.is_ptr():
@@ -273,7 +273,8 @@ def quicken_casts() -> None:
 
     @functools.wraps(original)
     def cast(self, input, dst_ty, fp_downcast_rounding=None):
-        if type(input) is not tl.tensor or type(dst_ty) is not tl.dtype or fp_downcast_rounding is not None:
+        usual = type(input) is tl.tensor and type(dst_ty) is tl.dtype and fp_downcast_rounding is None
+        if not usual or not Way.short:
             return original(self, input, dst_ty, fp_downcast_rounding)
         if input.dtype is dst_ty:
             return input

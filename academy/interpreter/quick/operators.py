@@ -15,7 +15,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
-from academy.interpreter.quick.kinds import Kind, kind_of
+from academy.interpreter.quick.kinds import Kind, Way, kind_of
 
 INTEGERS = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 FLOATS = frozenset(["fp16", "fp32", "fp64"])
@@ -53,7 +53,9 @@ def quick(name: str, thorough: Callable) -> Callable:
     def operator(self, other, **options):
         if type(other) is tl.constexpr and type(other.value) in (int, float):
             other = other.value
-        if type(other) is tl.tensor and not swapped:
+        if not Way.short:
+            pass
+        elif type(other) is tl.tensor and not swapped:
             kinds = self.type._kind, other.type._kind
             if kinds not in plans:
                 plans[kinds] = _plan(function, table, *kinds)
@@ -165,7 +167,7 @@ def quicken_operands(semantic) -> None:
 
     @functools.wraps(original_broadcast)
     def broadcast_value(self, lhs, rhs):
-        if type(lhs) is type(rhs) is tl.tensor and self is interpreter.interpreter_semantic:
+        if type(lhs) is type(rhs) is tl.tensor and self is interpreter.interpreter_semantic and Way.short:
             if lhs.shape is rhs.shape:
                 return lhs, rhs
             left, right = lhs.type._kind, rhs.type._kind

@@ -1,0 +1,123 @@
+"""`academy judge --only exact`: mistakes far below rounding are found; what can't be decided is no mistake."""
+
+import pytest
+
+from academy.judge.subject import from_file
+from academy.judge.trials import GROUPS, USUAL, Plan
+from academy.judge.trying import attempt
+
+FILE = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def newton(x):
+    r = 1.0 / (0.5 + 0.5 * x)
+    for _ in range(6):
+        r = r * (1.5 - 0.5 * x * r * r)
+    return r
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, N, MODE: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    mask = offs < N
+    x = tl.load(x_ptr + tl.program_id(0) * N + offs, mask=mask, other=0.0)
+    square = tl.sum(x * x, 0) / N
+    if MODE == 0:
+        y = x * tl.rsqrt(square + 1e-5)
+    elif MODE == 1:
+        y = x * newton(square + 1e-5)
+    else:
+        y = FAULT
+    tl.store(y_ptr + tl.program_id(0) * N + offs, y, mask=mask)
+
+
+def launched(x, mode):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    kernel[(len(x),)](x, y, x.shape[1], mode, triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+def right(x):
+    return launched(x, 0)
+
+
+def by_newton(x):
+    return launched(x, 1)
+
+
+def faulty(x):
+    return launched(x, 2)
+
+
+def unknown(x):
+    return torch.special.i0(x)
+
+
+def right_reference(x):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+
+
+by_newton_reference = faulty_reference = right_reference
+
+
+def unknown_reference(x):
+    return torch.special.i0(x)
+
+
+INPUTS = {"x": "rows cols"}
+"""
+#: Each moves a result by less than 1e-6 of itself.
+FAULTS = {
+    "an eps too large": "x * tl.rsqrt(square + 1.0001e-5)",
+    "an eps beside a literal": "x * tl.rsqrt(square + 1e-5 + 1e-12)",
+    "an eps outside of the mean": "x * tl.rsqrt((tl.sum(x * x, 0) + 1.9001e-4) / N)",
+    "a factor": "x * tl.rsqrt(square + 1e-5) * 1.0000001",
+    "a term more": "x * tl.rsqrt(square + 1e-5) + 1e-9 * x * x",
+    "a constant more": "x * tl.rsqrt(square + 1e-5) + 1e-12",
+    "one over N": "x * tl.rsqrt(tl.sum(x * x, 0) * 0.05263158 + 1.00001e-5)",
+    "a threshold": "tl.where(tl.abs(x) < 1e-3, 0.0 * x, x) * tl.rsqrt(square + 1e-5) + 1e-30 * x",
+    "a mean that is nearly 0": "(x - 1e-10 * tl.sum(x, 0)) * tl.rsqrt(square + 1e-5)",
+    "a square of a square": "x * tl.rsqrt(square + 1e-5 + 1e-9 * square * square)",
+}
+
+
+def trial_of(path, name, **said):
+    (subject,) = [one for one in from_file(path, None) if one.name == name]
+    (trial,) = Plan(subject).trials(["exact"])
+    return attempt(subject, trial)
+
+
+def written(folder, fault="x", atoms=""):
+    path = folder / "mine.py"
+    path.write_text(FILE.replace("FAULT", fault) + atoms)
+    return path
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_below_rounding_is_found(tmp_path, fault):
+    outcome = trial_of(written(tmp_path, FAULTS[fault]), "faulty")
+    assert outcome.state == "wrong" and "isn't the function that the reference is. out: another" in outcome.message
+
+
+def test_the_right_kernel_is_right(tmp_path):
+    assert trial_of(written(tmp_path), "right").state == "right"
+
+
+def test_an_approximation_is_named(tmp_path):
+    assert trial_of(written(tmp_path), "by_newton").state == "wrong"
+    (tmp_path / "named").mkdir()
+    assert trial_of(written(tmp_path / "named", atoms='\nATOMS = {"newton": "rsqrt"}\n'), "by_newton").state == "right"
+
+
+def test_what_has_no_rule_is_no_mistake(tmp_path):
+    outcome = trial_of(written(tmp_path), "unknown")
+    assert outcome.state == "skipped" and "no rule for" in outcome.message
+
+
+def test_it_is_tried_where_it_is_named():
+    assert "exact" in GROUPS and "exact" not in USUAL
