@@ -127,11 +127,11 @@ def _said(found: list[Checked]) -> Iterator[str]:
             yield f"compared with <code>{html.escape(entry.reference)}</code>"
     for said, comparisons in _verdicts([each for entry in found for each in entry.comparisons]).items():
         calls = [f"<code>{html.escape(f'{modules}: {call}')}</code>" for modules, call in _calls(comparisons)]
-        yield f"the kernel&#8217;s result {said}: {', '.join(calls)}"
+        yield f"{said} {', '.join(calls)}"
 
 
 #: What is said of a result in floats, after what is said of it without rounding.
-_ACCURATE = "as accurate as PyTorch&#8217;s own (at most twice its error)"
+_ACCURATE = "<em>as accurate as</em> PyTorch (at most twice its error)"
 
 
 def _verdicts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
@@ -140,12 +140,12 @@ def _verdicts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
     found: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         if reason := comparison.listed:
-            said = f"not compared without rounding ({html.escape(reason)}), and {_ACCURATE}"
+            said = f"{_ACCURATE}, not compared without rounding ({html.escape(reason)}):"
         else:
             atoms = cases.without_rounding(comparison.path)["atoms"]
             names = [f"<code>{html.escape(atom.rpartition('.')[2])}</code>" for atom in atoms]
-            taken = f", with {', '.join(names)} taken for what they approximate" if names else ""
-            said = f"the same function as this formula (every element, without rounding{taken}), and {_ACCURATE}"
+            taken = f", {' and '.join(names)} taken for what is approximated there" if names else ""
+            said = f"<em>the same function</em> (every element, without rounding{taken}) and {_ACCURATE}:"
         found.setdefault(said, []).append(comparison)
     return found
 
