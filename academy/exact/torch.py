@@ -275,8 +275,9 @@ class Carrier(TorchDispatchMode):
 
     def _do_addmm(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
         start, a, b = args[:3]
-        beta, alpha = (self._operand(kwargs.get(key, 1)).residues for key in ("beta", "alpha"))
-        return [r.add(r.mul(start.residues, beta), r.mul(r.matmul(a.residues, b.residues), alpha))]
+        product = r.mul(r.matmul(a.residues, b.residues), self._operand(kwargs.get("alpha", 1)).residues)
+        beta = kwargs.get("beta", 1)  # of 0: whatever the start is, it isn't looked at
+        return [r.add(r.mul(start.residues, self._operand(beta).residues), product) if beta else product]
 
     _do_baddbmm = _do_addmm
 

@@ -133,6 +133,10 @@ BETWEEN = {
     "layer_norm": (lambda y: torch.layer_norm(y, (16,)) * 0, lambda y: 0 * y),
     "softmax": (lambda y: torch.softmax(y, 1), lambda y: y.exp() / y.exp().sum(1, keepdim=True)),
     "an out argument": (lambda y: torch.add(y, y, out=torch.empty(3, 16)), lambda y: 2 * y),
+    "addmm onto nothing": (
+        lambda y: torch.addmm(torch.full((3, 16), torch.nan), y, y.new_ones(16, 16), beta=0),
+        lambda y: y.sum(1, True) + 0 * y,
+    ),
     "addmm": (lambda y: torch.addmm(y, y, y.new_ones(16, 16), beta=0.5, alpha=2), lambda y: y / 2 + 2 * y.sum(1, True)),
 }
 
