@@ -109,7 +109,7 @@ ARROWS: dict[str, set[str]] = {
     "compiler": {"book", "command", "files", "runtime"},
     "gluon": {"command", "compiler", "files", "runtime"},
     "traces": {"book", "command", "compiler", "files", "gluon", "interpreter", "runtime"},
-    "judge": {"book", "command", "compiler", "files", "gluon", "interpreter", "runtime", "traces"},
+    "judge": {"book", "command", "compiler", "exact", "files", "gluon", "interpreter", "runtime", "traces"},
     "bench": {"book", "command", "files", "judge", "results", "runtime"},
     "formulas": {"book", "command", "exact", "files", "judge", "runtime"},
     "exercises": {"book", "command", "compiler", "files", "gluon", "interpreter", "judge", "runtime", "traces"},
