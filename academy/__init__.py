@@ -14,6 +14,7 @@ plugs.plug(
     simulate="academy.gluon.simulator:launched",
     report="academy.judge.accuracy:Report",
     said="academy.judge.public:of_script",
+    three="academy.judge.verdict:three",
     speed="academy.bench.command:print_speed",
 )
 

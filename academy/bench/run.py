@@ -15,7 +15,7 @@ import torch
 
 from academy.bench import experiment
 from academy.bench.operation import Operation, Variant
-from academy.judge import accuracy
+from academy.judge import accuracy, verdict
 from academy.results import figures
 
 #: Larger results are checked at evenly spread elements: about this many.
@@ -115,7 +115,7 @@ class Checker:
             out = eager.function(**eager.inputs)
         self.upstream = upstream_of(out) if eager.wanted else None
         self.pytorch = sampled(eager.results(self.upstream))
-        exact = Call(variant.reference, in_float64(inputs), variant)
+        exact = Call(variant.reference, verdict.in_float64(inputs, codes=True), variant)
         self.exact = sampled(exact.results(each(torch.Tensor.double, self.upstream)))
         # Whole numbers have to be equal, to the reference where there is one: PyTorch draws other tokens.
         self.whole = self.pytorch if variant.reference is variant.eager else self.exact
@@ -130,10 +130,6 @@ class Checker:
         return None
 
 
-def in_float64(inputs: dict) -> dict:
-    return {name: value.double() if _is_float(value) else value for name, value in inputs.items()}
-
-
 def sampled(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """All elements, or of a very large tensor every k-th. k has no factor of the size, so every column has its turn."""
 
@@ -146,10 +142,6 @@ def sampled(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return value.flatten()[::step].clone()
 
     return {name: some(value) for name, value in values.items()}
-
-
-def _is_float(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 # ---------------------------------------------------------------- a case

@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from academy.judge import elements
+from academy.judge import elements, verdict
 from academy.judge.findings import Remark, Wrong
 
 #: Of `trying`, which imports this.
@@ -91,8 +91,8 @@ def subsets(attempt: Attempt) -> None:
 def backward_twice(attempt: Attempt) -> None:
     """`backward(retain_graph=True)`, and once more: what was saved is still there, and so are the results."""
     inputs = attempt.inputs()
-    leaves, wanted = attempt.leaves(inputs)
-    outputs = attempt.outputs(attempt.subject.function, leaves)
+    leaves, wanted = verdict.leaves(inputs, None if attempt.differentiable else ())
+    outputs = verdict.named(attempt.call(attempt.subject.function, **leaves))
     attached = [out for out in outputs.values() if torch.is_tensor(out) and out.requires_grad]
     before = [out.detach().clone() for out in attached]
     upstreams = [attempt.upstream(out) for out in attached]

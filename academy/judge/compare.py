@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from academy.judge import accuracy, elements
+from academy.judge import accuracy, elements, verdict
 from academy.judge.fences import fenced_allocations
 
 
@@ -22,14 +22,7 @@ def leaf(values: torch.Tensor) -> torch.Tensor:
 
 def gradients(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None = None) -> dict:
     """`{"out": …, "d<name>": …}` per floating-point input, layouts kept; no upstream means `.sum().backward()`."""
-    leaves = {n: leaf(v) if v.is_floating_point() else v for n, v in inputs.items()}
-    out = function(**leaves)
-    wanted = {n: v for n, v in leaves.items() if v.requires_grad}
-    if upstream is None:
-        grads = torch.autograd.grad(out.sum(), list(wanted.values()))
-    else:
-        grads = torch.autograd.grad(out, list(wanted.values()), upstream)
-    return {"out": out.detach(), **{f"d{n}": g for n, g in zip(wanted, grads)}}
+    return verdict.run(function, inputs, verdict.ones if upstream is None else [upstream]).values
 
 
 @contextlib.contextmanager
@@ -51,14 +44,12 @@ def assert_right(
     eps: of the sums, as for `accuracy.problem`.
     """
     __tracebackhide__ = True
-    doubles = {n: v.double() if v.is_floating_point() else v for n, v in inputs.items()}
     watched = {**inputs, **({} if upstream is None else {"upstream": upstream})}
+    above = verdict.ones if upstream is None else [upstream]
     with unchanged(**watched), fenced_allocations():
-        actual = gradients(function, inputs, upstream)
-    pytorch = gradients(reference, inputs, upstream)
-    exact = gradients(reference, doubles, None if upstream is None else upstream.double())
-    for name, value in actual.items():
-        accuracy.check(name, value, pytorch[name], exact[name], eps=eps)
+        results = verdict.three(function, reference, reference, inputs, above)
+    for name, value, pytorch, exact in results:
+        accuracy.check(name, value, pytorch, exact, eps=eps)
 
 
 def assert_bitwise_repeatable(

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import torch
 
-from academy.judge import elements, steps
+from academy.judge import elements, steps, verdict
 
 BAD = {"NaN": float("nan"), "-NaN": float("-nan"), "+inf": float("inf"), "-inf": -float("inf")}
 #: The gradient that comes from above is an input too.
@@ -71,14 +71,10 @@ def results(function: Callable, inputs: dict[str, torch.Tensor], upstream: torch
     """`out`, and with an upstream gradient also `d<name>` for each floating-point input: zeros if the result doesn't
     depend on it."""
     if upstream is None:
-        with torch.no_grad():
-            return {"out": function(**inputs)}
-    leaves = {n: v.detach().requires_grad_() if elements.floating(v) else v for n, v in inputs.items()}
-    wanted = {name: value for name, value in leaves.items() if value.requires_grad}
-    out = function(**leaves)
-    upstream = upstream.to(out.dtype).expand(out.shape)
-    gradients = torch.autograd.grad(out, list(wanted.values()), upstream, allow_unused=True, materialize_grads=True)
-    return {"out": out.detach(), **{f"d{name}": gradient for name, gradient in zip(wanted, gradients)}}
+        return verdict.run(function, inputs, wanted=()).outputs
+    done = verdict.run(function, inputs, lambda outs: [upstream.expand(out.shape) for out in outs])
+    zeros = {name: torch.zeros_like(value) for name, value in inputs.items() if elements.floating(value)}
+    return done.outputs | {f"d{name}": done.gradients.get(name, zero) for name, zero in zeros.items()}
 
 
 def walk(
@@ -104,7 +100,7 @@ def walk(
         within_rows: in a row of a matrix where the bad number shows in a reference, it may show in other elements, too.
     """
     clean = results(function, inputs, upstream)
-    exact = [results(reference, *in_float64(inputs, upstream)) for reference in references]
+    exact = [results(reference, verdict.in_float64(inputs), upstream) for reference in references]
     for trial in tried:
         given, above = dict(inputs), upstream
         if trial.name == UPSTREAM:
@@ -113,18 +109,13 @@ def walk(
             given[trial.name] = trial.spoil(inputs[trial.name])
         ours = results(function, given, above)
         small = [results(reference, given, above) for reference in references]
-        large = [results(reference, *in_float64(given, above)) for reference in references]
+        large = [results(reference, verdict.in_float64(given), above) for reference in references]
         for name, value in ours.items():
             loose = "inf" in trial.value and (infinity_or_nan or name != "out")
             of = lambda side: [result[name] for result in side]  # noqa: B023, E731
             message = wrong(value, clean[name], of(small), of(large), of(exact), loose, same_bits, within_rows)
             if message:
                 yield trial, f"{name}: {message}"
-
-
-def in_float64(inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None) -> tuple:
-    wide = {n: v.double() if elements.floating(v) else v for n, v in inputs.items()}
-    return wide, None if upstream is None else upstream.double()
 
 
 def wrong(

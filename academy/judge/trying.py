@@ -9,7 +9,7 @@ import linecache
 import time
 import traceback
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from academy.judge import (
     special,
     steps,
     unbacked,
+    verdict,
     writes,
 )
 from academy.judge.findings import Remark, Skipped, Wrong
@@ -181,7 +182,7 @@ class Attempt:
     def upstream(self, out: torch.Tensor) -> torch.Tensor:
         kind = self.trial.upstream
         if kind == "sum":
-            return torch.ones((), dtype=out.dtype, device=out.device).expand(out.shape)
+            return verdict.ones([out])[0]
         if kind == "zero":
             return torch.zeros_like(out)
         generator = torch.Generator().manual_seed(self.trial.seed + 1)
@@ -191,7 +192,7 @@ class Attempt:
         values = values.to(out.device, out.dtype)
         return layouts.laid_out(values, kind) if kind != "random" else values
 
-    def call(self, function: Callable, inputs: dict[str, Any]) -> Any:
+    def call(self, function: Callable, **inputs: Any) -> Any:
         return function(**inputs, **self.options)
 
     # ---------------------------------------------------------------- running
@@ -205,27 +206,15 @@ class Attempt:
         """Outputs and gradients by name, and the upstream gradients: those given, else new ones. wanted: the inputs
         that require gradients; None: all that can."""
         given = writes.copies(inputs)
-        leaves, asked = self.leaves(given, wanted)
-        outputs = self.outputs(function, leaves)
-        attached = [out for out in outputs.values() if torch.is_tensor(out) and out.requires_grad]
-        found = {name: out.detach() if torch.is_tensor(out) else out for name, out in outputs.items()}
-        if attached and asked:
-            if upstreams is None:
-                upstreams = [self.upstream(out) for out in attached]
-            above = {
-                f"upstream {number}": up.to(out.dtype) for number, (up, out) in enumerate(zip(upstreams, attached))
-            }
-            shown = writes.copies(above)
-            grads = torch.autograd.grad(attached, list(asked.values()), list(shown.values()), allow_unused=True)
-            if writes.changed(shown, above):
-                raise Wrong("the backward pass writes to the gradient that it gets from above, which others may use")
-            found |= {f"the gradient of {name}": grad for name, grad in zip(asked, grads) if grad is not None}
+        above = upstreams if upstreams is not None else lambda outs: [self.upstream(out) for out in outs]
+        done = verdict.run(functools.partial(self.call, function), given, above, wanted if self.differentiable else ())
+        found = done.outputs | {f"the gradient of {name}": grad for name, grad in done.gradients.items()}
         tensors = [value for value in given.values() if torch.is_tensor(value)]
         self.echoed[function] = {n for n, out in found.items() if any(writes.is_argument(out, one) for one in tensors)}
         handed_back = self.with_writes(found, writes.changed(given, inputs))
         if function is self.subject.function:
             self.handed_back = handed_back
-        return found, upstreams if attached and asked and upstreams is not None else []
+        return found, done.upstreams
 
     def with_writes(self, found: dict[str, Any], changed: dict[str, torch.Tensor]) -> dict[str, str]:
         """Changed arguments become results. One that is handed back is no second result: which was it?"""
@@ -236,24 +225,6 @@ class Attempt:
                 del found[result]
             found[name + writes.AFTERWARDS] = value
         return handed_back
-
-    def leaves(
-        self, inputs: dict[str, Any], wanted: tuple[str, ...] | None = None
-    ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        """The arguments, and those of them that require gradients. What is one tensor stays one."""
-        leaves, asked = dict(inputs), {}
-        made: dict[int, torch.Tensor] = {}
-        for name, value in inputs.items():
-            if elements.floating(value) and self.differentiable:
-                if id(value) not in made:
-                    made[id(value)] = value.detach()
-                    if wanted is None or name in wanted:
-                        asked[name] = made[id(value)].requires_grad_()
-                leaves[name] = made[id(value)]
-        return leaves, asked
-
-    def outputs(self, function: Callable, leaves: dict[str, Any]) -> dict[str, Any]:
-        return _named(self.call(function, leaves))
 
     @property
     def differentiable(self) -> bool:
@@ -412,7 +383,7 @@ class Attempt:
         eps = max(torch.finfo(value.dtype).eps for value in inputs.values() if elements.floating(value))
         for number in range(DRAWS // 2):
             with steps.Steps(eps, self.trial.seed + number):
-                moved = {n: v.double() * 1 if elements.floating(v) else v for n, v in inputs.items()}
+                moved = {name: value * 1 for name, value in verdict.in_float64(inputs).items()}
                 results, _ = self.results(self.subject.reference, moved, upstreams)
             allowed.append(accuracy.errors(part(results[name].cpu()), precise))
         rms, largest = (max(getattr(each, which) for each in allowed) for which in ("rms", "largest"))
@@ -425,11 +396,9 @@ class Attempt:
         wanted: tuple[str, ...] | None = None,
     ) -> tuple[dict, dict]:
         """Of the reference, in the inputs' dtype and in float64."""
-        doubled = {id(v): v.double() for v in inputs.values() if elements.floating(v)}
         try:
             pytorch, _ = self.results(self.subject.reference, inputs, upstreams, wanted)
-            wide = {name: doubled.get(id(value), value) for name, value in inputs.items()}
-            exact, _ = self.results(self.subject.reference, wide, upstreams, wanted)
+            exact, _ = self.results(self.subject.reference, verdict.in_float64(inputs), upstreams, wanted)
         except Exception as error:
             raise Skipped(f"the reference takes no such inputs: {type(error).__name__}: {error}") from error
         return pytorch, exact
@@ -578,7 +547,7 @@ class Attempt:
         def single(function: Callable) -> Callable[..., torch.Tensor]:
             def call(**given: Any) -> torch.Tensor:
                 own = given if self.differentiable else writes.copies(given)
-                result = self.call(function, own)
+                result = self.call(function, **own)
                 return _first_tensor(result if self.differentiable else (result, *writes.changed(own, given).values()))
 
             return call
@@ -625,7 +594,7 @@ class Attempt:
     def _penalised(self, function: Callable, inputs: dict[str, Any], loss: Callable) -> dict[str, torch.Tensor]:
         leaves = {n: v.detach().clone().requires_grad_() if elements.floating(v) else v for n, v in inputs.items()}
         wanted = {n: v for n, v in leaves.items() if torch.is_tensor(v) and v.requires_grad}
-        value = loss(_first_tensor(self.call(function, leaves)))
+        value = loss(_first_tensor(self.call(function, **leaves)))
         grads = torch.autograd.grad(value, list(wanted.values()), create_graph=True, allow_unused=True)
         penalty = sum((grad.float().pow(2).sum() for grad in grads if grad is not None), torch.zeros(()))
         found = torch.autograd.grad(value + penalty.to(value.device), list(wanted.values()), allow_unused=True)
@@ -641,7 +610,7 @@ class Attempt:
             with forward_ad.dual_level():
                 own = writes.copies(inputs)
                 duals = {n: forward_ad.make_dual(own[n], torch.ones_like(own[n])) for n in floats}
-                out = _first_tensor(self.call(function, {**own, **duals}))
+                out = _first_tensor(self.call(function, **own | duals))
                 found = forward_ad.unpack_dual(out).tangent
                 return torch.zeros_like(out) if found is None else found.clone()
 
@@ -672,14 +641,14 @@ class Attempt:
             inputs[name] = layouts.nan_fenced(torch.zeros(shape, dtype=value.dtype, device=value.device))
             what = f"{name} has shape {tuple(shape)}, not {tuple(value.shape)}"
         try:
-            self.call(self.subject.reference, inputs)
+            self.call(self.subject.reference, **inputs)
         except Exception:
             pass
         else:
             raise Skipped("the reference takes it")
         with interpreted.counted_launches() as launched, fences.Fences():
             try:
-                self.call(self.subject.function, inputs)
+                self.call(self.subject.function, **inputs)
             except Exception as error:
                 if launched:
                     message, _ = _in_words(error, "")
@@ -699,7 +668,7 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
             for value in inputs.values():
                 if elements.floating(value):
                     value.requires_grad_()
-            outputs = _named(function(**inputs, **dict(trial.options))).values()
+            outputs = verdict.named(function(**inputs, **dict(trial.options))).values()
         return any(torch.is_tensor(out) and out.requires_grad for out in outputs)
 
     try:
@@ -718,27 +687,13 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
 def ranks(subject: Subject, trial: Trial) -> tuple[int, int]:
     """The most dims of an input, and of a result."""
     inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
-    results = _named(subject.reference(**inputs, **dict(trial.options)))
+    results = verdict.named(subject.reference(**inputs, **dict(trial.options)))
     most = lambda values: max((value.dim() for value in values if torch.is_tensor(value)), default=0)  # noqa: E731
     return most(inputs.values()), most(results.values())
 
 
-def _named(result: Any, name: str = "out") -> dict[str, Any]:
-    """The tensors and numbers in a result, which may be a tuple, a dict or a dataclass, one inside of another."""
-    if isinstance(result, (tuple, list)):
-        parts = {f"{name}[{number}]": value for number, value in enumerate(result)}
-    elif isinstance(result, dict):
-        parts = {f"{name}[{key!r}]": value for key, value in result.items()}
-    elif is_dataclass(result):
-        parts = {f"{name}.{field.name}": getattr(result, field.name) for field in fields(result)}
-    else:
-        packed = torch.is_tensor(result) and result.dtype == getattr(torch, "float4_e2m1fn_x2", None)
-        return {} if result is None else {name: result.view(torch.uint8) if packed else result}
-    return {inner: each for part, value in parts.items() for inner, each in _named(value, part).items()}
-
-
 def _first_tensor(result: Any) -> torch.Tensor:
-    found = next((value for value in _named(result).values() if torch.is_tensor(value)), None)
+    found = next((value for value in verdict.named(result).values() if torch.is_tensor(value)), None)
     if found is None:
         raise Skipped("it gives no tensor")
     return found

@@ -6,6 +6,7 @@ Names: `main()`, `arguments()`.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -81,25 +82,10 @@ def _compare(
     report, inputs: dict, options: dict, functions: tuple[Callable, ...], differentiable: bool, eps: float
 ) -> None:
     """One case in one dtype: every returned tensor, and the gradient of every floating input."""
-    results, upstream = [], None
-    for number, function in enumerate(functions):
-        given, leaves = dict(inputs), {}
-        for name, value in inputs.items():
-            if value.is_floating_point() and value.element_size() > 1:
-                wide = value.double() if number == 2 else value.clone()
-                given[name] = leaves[name] = wide.requires_grad_(differentiable)
-        out = function(**given, **options)
-        values: dict = dict(enumerate(out)) if isinstance(out, tuple) else {"out": out}
-        if differentiable:
-            if upstream is None:
-                upstream = [torch.randn(value.shape).to(device.DEVICE, value.dtype) for value in values.values()]
-            upstreams = [up.to(value.dtype) for up, value in zip(upstream, values.values())]
-            gradients = torch.autograd.grad(list(values.values()), list(leaves.values()), upstreams)
-            values |= {f"d{name}": gradient for name, gradient in zip(leaves, gradients)}
-        results.append(values)
-    for name in results[0]:
-        ours, theirs, exact = (values[name] for values in results)
-        report.compare(str(name), _described(inputs, options), ours, theirs.to(ours.dtype), exact, eps)
+    called = [functools.partial(function, **options) for function in functions]
+    upstream = lambda outs: [torch.randn(out.shape).to(device.DEVICE, out.dtype) for out in outs]  # noqa: E731
+    for name, ours, theirs, exact in plugged("three")(*called, inputs, upstream, None if differentiable else ()):
+        report.compare(name, _described(inputs, options), ours, theirs.to(ours.dtype), exact, eps)
 
 
 def _described(inputs: dict, options: dict) -> str:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from academy.judge import accuracy
 from academy.judge.fences import far_apart
+from academy.judge.verdict import in_float64
 from tests.kernels import harness
 from tests.kernels.harness import randn
 
@@ -74,10 +75,6 @@ def results(function, inputs, ups, **options) -> dict:
     grads = torch.autograd.grad(outs, list(wanted.values()), upstream, allow_unused=True)
     grads = [torch.zeros_like(x) if g is None else g for x, g in zip(wanted.values(), grads)]
     return dict(o=o.detach(), state=state.detach()) | {f"d{n}": g for n, g in zip(wanted, grads)}
-
-
-def in_float64(inputs) -> dict:
-    return {n: x.double() if torch.is_tensor(x) and x.is_floating_point() else x for n, x in inputs.items()}
 
 
 def assert_right(function, reference, inputs, ups, *, truth=None, own: Callable | None = None, **options) -> dict:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from academy.runtime import device
 from academy.judge import accuracy
+from academy.judge.verdict import in_float64
 from annotated_examples.common import chunks as common
 from annotated_examples.fast import gated_delta_rule as delta
 from annotated_examples.fast import linear_attention as linear
@@ -120,7 +121,7 @@ def beside_nan(operation):
     ups = upstreams(inputs)
     mine = results(operation.varlen, inputs, ups)
     clean = {n: torch.where(x.isnan(), 0, x) if x.is_floating_point() else x for n, x in inputs.items()}
-    exact = results(sequences_of(operation.steps), chunk_cases.in_float64(clean), ups)
+    exact = results(sequences_of(operation.steps), in_float64(clean), ups)
     for name in ("o", "dq", "dk", "dv", "dg"):
         for rows in (slice(0, 5), slice(8, None)):
             assert accuracy.errors(mine[name][rows], exact[name][rows]).rms < 4 * torch.finfo(BF16).eps, name
@@ -138,7 +139,7 @@ def close_to_steps(operation, inputs):
     """Compared with the recurrence, where PyTorch's parallel form is no measure."""
     ups = upstreams(inputs)
     mine = results(operation.function, inputs, ups)
-    exact = results(operation.steps, chunk_cases.in_float64(inputs), ups)
+    exact = results(operation.steps, in_float64(inputs), ups)
     for name, value in mine.items():
         assert accuracy.errors(value, exact[name]).rms < 4 * torch.finfo(BF16).eps, name
 

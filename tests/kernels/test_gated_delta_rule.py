@@ -36,6 +36,7 @@ import torch.nn.functional as F
 
 from academy.runtime import device
 from academy.judge import accuracy
+from academy.judge.verdict import in_float64
 from annotated_examples.recurrences import gated_delta_rule as module
 from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
@@ -92,7 +93,7 @@ def check(module):
 def close_to_steps(module, inputs, ups, most=2e-6):
     """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
     mine = results(module.gated_delta_rule, inputs, ups)
-    exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)
+    exact = results(recurrence_by_steps, in_float64(inputs), ups)
     for name, value in mine.items():
         representable = exact[name].float().double()  # what is left may be too little for float32
         assert accuracy.errors(value, representable).rms < most, name
@@ -125,7 +126,7 @@ test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
 
 @pytest.mark.parametrize("g", [True, False], ids=["gates", "no gates"])
 def test_reference_is_the_recurrence(g):
-    inputs = chunk_cases.in_float64(tensors(B=2, T=20, Hk=2, H=4))
+    inputs = in_float64(tensors(B=2, T=20, Hk=2, H=4))
     inputs["g"] = inputs["g"] if g else None
     o, state = module.gated_delta_rule_reference(**inputs, return_final_state=True)
     expected, expected_state = recurrence_by_steps(**inputs, return_final_state=True)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from academy.judge import accuracy
+from academy.judge.verdict import in_float64
 from annotated_examples.recurrences import gated_delta_rule as whole
 from annotated_examples.recurrences import gated_delta_rule_step as module
 from tests.kernels import chunk_cases, harness
@@ -56,7 +57,7 @@ def right(module, inputs, **options):
     given = {name: x for name, x in inputs.items() if x is not None}
     with harness.unchanged(**given), harness.fenced_allocations():
         mine = results(module.gated_delta_rule_step_, inputs, **options)
-    own, exact = results(reference, inputs, **options), results(reference, chunk_cases.in_float64(inputs), **options)
+    own, exact = results(reference, inputs, **options), results(reference, in_float64(inputs), **options)
     for name, value in mine.items():
         accuracy.check(name, value, own[name], exact[name])
     return mine

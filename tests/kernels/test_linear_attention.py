@@ -58,6 +58,7 @@ import triton.language as tl
 
 from academy.runtime import device
 from academy.judge import accuracy
+from academy.judge.verdict import in_float64
 from annotated_examples.common import chunks as common
 from annotated_examples.recurrences import gated_delta_rule as delta_rule
 from annotated_examples.recurrences import linear_attention as module
@@ -141,7 +142,7 @@ def check(module):
 def close_to_steps(module, inputs, ups):
     """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
     mine = results(module.linear_attention, inputs, ups)
-    exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)
+    exact = results(recurrence_by_steps, in_float64(inputs), ups)
     for name, value in mine.items():
         representable = exact[name].float().double()  # what is left may be too little for float32
         assert accuracy.errors(value, representable).rms < 2e-6, name
@@ -155,7 +156,7 @@ def strong_decay(module):
     inputs["initial_state"].zero_()
     ups = upstreams(inputs) | dict(state=None)
     mine = results(module.linear_attention, inputs, ups)
-    exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)
+    exact = results(recurrence_by_steps, in_float64(inputs), ups)
     for name in ("o", "dg", "dq", "dk", "dv"):
         assert accuracy.errors(mine[name], exact[name]).rms < 1e-6, name
 
@@ -186,7 +187,7 @@ def large_states_in_float16(module):
         inputs["v"] *= min(inverse * size, 1.0)
         ups = upstreams(inputs)
         o = module.linear_attention(**inputs, scale=1.0)
-        exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups, scale=1.0)["o"]
+        exact = results(recurrence_by_steps, in_float64(inputs), ups, scale=1.0)["o"]
         assert accuracy.errors(o, exact).rms < 4 * torch.finfo(torch.float16).eps
 
 
@@ -201,7 +202,7 @@ def factors_that_are_cut_off(module):
         ups = {name: x.abs() for name, x in upstreams(inputs).items()}
         with harness.tensor_cores():
             mine = results(module.linear_attention, inputs, ups)["dg"]
-        exact = results(recurrence_by_steps, chunk_cases.in_float64(inputs), ups)["dg"]
+        exact = results(recurrence_by_steps, in_float64(inputs), ups)["dg"]
         assert accuracy.errors(mine, exact).rms < 3e-5
 
 
@@ -276,7 +277,7 @@ test_shared_mutant_is_caught = harness.mutant_test(common, OF_SHARED, check, wit
 
 @pytest.mark.parametrize("g", [True, False], ids=["gates", "no gates"])
 def test_reference_is_the_recurrence(g):
-    inputs = chunk_cases.in_float64(tensors(B=2, T=20, Hk=2, H=4))
+    inputs = in_float64(tensors(B=2, T=20, Hk=2, H=4))
     inputs["g"] = inputs["g"] if g else None
     o, state = module.linear_attention_reference(**inputs, return_final_state=True)
     expected, expected_state = recurrence_by_steps(**inputs, return_final_state=True)

@@ -20,7 +20,7 @@ from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
 from academy.formulas.meaning.formula import Formulas
 from academy.formulas.meaning.values import DTYPE
-from academy.judge import accuracy, layouts
+from academy.judge import accuracy, layouts, verdict
 from academy.judge.fences import Fences, walled
 
 
@@ -151,7 +151,7 @@ class _Run:
         for name, value in before.items():
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
                 self.miss(None, f"the call wrote to its input {name}")
-        doubled = {name: value.double() if _differentiable(value) else value for name, value in inputs.items()}
+        doubled = verdict.in_float64(inputs, codes=True)
         reference, slopes = self.remembered("pytorch", lambda: self.pytorch(inputs))
         exact, exact_slopes = self.remembered("float64", lambda: self.pytorch(doubled))
         for target, *three in zip(self.comparison.returns, outputs, reference, exact):
@@ -194,17 +194,14 @@ class _Run:
 
     def differentiated(self, function: Callable, module: Any, inputs: dict) -> tuple[list, Gradients]:
         """Tensors that the function returns, and the gradient of every floating-point input that gets one."""
-        leaves = {name: value.detach() if torch.is_tensor(value) else value for name, value in inputs.items()}
-        wanted = {name: value for name, value in leaves.items() if _differentiable(value)}
-        for leaf in wanted.values():
-            leaf.requires_grad_(not self.comparison.forward_only)
-        outputs = self.outputs(self.evaluated(function, leaves, module))
-        attached = [out for out in outputs if torch.is_tensor(out) and out.requires_grad]
-        if not attached:
-            return outputs, {}
-        grads = torch.autograd.grad(attached, list(wanted.values()), self.upstream(attached, inputs), allow_unused=True)
-        gradients = {name: grad for name, grad in zip(wanted, grads) if grad is not None}
-        return [out.detach() if torch.is_tensor(out) else out for out in outputs], gradients
+        done = verdict.run(
+            lambda **leaves: self.outputs(self.evaluated(function, leaves, module)),
+            inputs,
+            lambda attached: self.upstream(attached, inputs),
+            () if self.comparison.forward_only else None,
+            lambda outputs: {str(number): value for number, value in enumerate(outputs)},
+        )
+        return [*done.outputs.values()], done.gradients
 
     def upstream(self, outputs: list[torch.Tensor], inputs: dict) -> list[torch.Tensor]:
         said = self.case.said["upstream"]
@@ -295,10 +292,6 @@ def _device() -> torch.device:
     from academy.runtime.device import DEVICE
 
     return DEVICE
-
-
-def _differentiable(value: Any) -> bool:
-    return torch.is_tensor(value) and value.is_floating_point()
 
 
 _LAYOUTS = {
