@@ -26,6 +26,8 @@ def copies(inputs: dict[str, Any]) -> dict[str, Any]:
             if storage.nbytes() <= _LARGEST:
                 if storage.data_ptr() not in storages:
                     storages[storage.data_ptr()] = storage.clone()
+                # a new tensor: `set_` would count as a change of the value, which autograd may have saved
+                copy = torch.empty(0, dtype=value.dtype, device=value.device)
                 copy.set_(storages[storage.data_ptr()], value.storage_offset(), value.size(), value.stride())
             made[id(value)] = copy
     return {name: made.get(id(value), value) for name, value in inputs.items()}

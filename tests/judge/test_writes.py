@@ -1,7 +1,9 @@
 """Functions that write to their arguments: right where the reference does the same, and nothing else is touched."""
 
 import pytest
+import torch
 
+from academy.judge import writes
 from academy.judge.session import File, Session
 
 SOURCE = """
@@ -121,3 +123,11 @@ def test_a_backward_pass_that_writes_to_what_it_gets(tmp_path):
     assert "writes to the gradient that it gets from above" in str(Session(File(path), ["repeats"], 0).run())
     path.write_text(BACKWARD.replace("g.mul_(2)", "g * 2"))
     assert Session(File(path), ["repeats"], 0).run().right
+
+
+def test_a_copy_is_no_change_of_what_autograd_has_saved():
+    value = torch.randn(3, requires_grad=True)
+    out = value * value
+    assert writes.copies({"x": value})["x"].data_ptr() != value.data_ptr()
+    out.sum().backward()
+    assert torch.equal(value.grad, 2 * value.detach())
