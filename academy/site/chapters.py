@@ -189,9 +189,10 @@ def written_out(text: str, library: Library) -> str:
 
 def downloaded(text: str, library: Library) -> str:
     """A kernel file as a reader keeps it: what only the site understands is written out, or left out."""
-    kept, dropped = [], False
+    kept, dropped = list[str](), False
     for line in text.split("\n"):
-        mark, bare = re.fullmatch(r"( *#? ?)(.*)", line).groups()  # of a comment, or what indents it
+        mark = re.match(r" *#? ?", line)[0]  # type: ignore[index]  # of a comment, or what indents it
+        bare = line.removeprefix(mark)
         if dropped and not bare.strip():  # the empty line behind it
             continue
         dropped = on_line(bare.strip()) is not None
