@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from academy.book import layout, syntax
 
 #: What may change in a kernel file without making its measurements stale.
 NOT_MEASURED = {"EXAMPLE"}
+#: What kernel files take from here lay in `academy` itself when most of them were measured, and is the same.
+_RUNTIME = "academy.runtime"
 
 
 def of(path: Path, root: Path) -> bytes:
@@ -105,6 +108,8 @@ def _imported(node: ast.stmt, root: Path, only: str | None) -> Iterator[tuple[Pa
 
 
 def _canonical(node: object) -> str:
+    if isinstance(node, ast.ImportFrom) and re.match(rf"{_RUNTIME}\b", node.module or ""):
+        node = ast.ImportFrom((node.module or "").replace(_RUNTIME, "academy", 1), node.names, node.level)
     if isinstance(node, ast.AST):
         fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
         constant = repr(node.value) if isinstance(node, ast.Constant) else ""

@@ -47,6 +47,7 @@ def hashed(source, folder, name="kernel.py"):
         ('"""Docstring."""', 'r"""Another."""'),
         ("offsets = tl.program_id(0) * BLOCK", "offsets = (tl.program_id(0)\n        * BLOCK)"),
         ("    return 0", "    print('more')\n    return 0"),
+        ("from academy.runtime import", "from academy import"),
     ],
 )
 def test_what_does_not_change_a_speed_keeps_the_hash(old, new, tmp_path):
