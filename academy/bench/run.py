@@ -15,7 +15,7 @@ import torch
 
 from academy.bench import experiment
 from academy.bench.operation import Operation, Variant
-from academy.judge import accuracy, verdict
+from academy.judge import accuracy, elements
 from academy.results import figures
 
 #: Larger results are checked at evenly spread elements: about this many.
@@ -115,7 +115,7 @@ class Checker:
             out = eager.function(**eager.inputs)
         self.upstream = upstream_of(out) if eager.wanted else None
         self.pytorch = sampled(eager.results(self.upstream))
-        exact = Call(variant.reference, verdict.in_float64(inputs, codes=True), variant)
+        exact = Call(variant.reference, elements.in_float64(inputs, codes=True), variant)
         self.exact = sampled(exact.results(each(torch.Tensor.double, self.upstream)))
         # Whole numbers have to be equal, to the reference where there is one: PyTorch draws other tokens.
         self.whole = self.pytorch if variant.reference is variant.eager else self.exact

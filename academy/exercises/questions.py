@@ -15,7 +15,7 @@ import torch
 from academy.runtime import device
 from academy.compiler.rules.allowed import Raised
 from academy.exercises import classes, watch
-from academy.judge import elements, layouts, verdict
+from academy.judge import elements, layouts
 
 #: Elements of memory on either side of an input; they hold NaN, or the largest integer.
 AROUND = 16
@@ -189,7 +189,7 @@ class Questions:
             raise Failed(f"{run.launches[-1].kernel} stores nothing yet", case)
         for message, line in [*([] if self.small_dots else run.small_dots), *run.findings]:
             raise Failed(message, case, line)
-        double = verdict.in_float64(dict(enumerate(arguments)), codes=True).values()
+        double = elements.in_float64(dict(enumerate(arguments)), codes=True).values()
         wanted = list(zip(name.split(", "), _tuple(want(*arguments)), _tuple(want(*double))))
         for lanes in (None, *(LANES if run.undefined else ())):
             again = run if lanes is None else self._run(case, function, arguments, lanes)

@@ -20,6 +20,13 @@ def floating(value: Any) -> bool:
     return torch.is_tensor(value) and value.is_floating_point() and value.dtype.itemsize > 1
 
 
+def in_float64(values: dict[Any, Any], codes: bool = False) -> dict[Any, Any]:
+    """Floating tensors in float64, with `codes` those of one byte too. What is one tensor stays one."""
+    kind = torch.is_floating_point if codes else floating
+    wide = {id(v): v.double() for v in values.values() if torch.is_tensor(v) and kind(v)}
+    return {name: wide.get(id(value), value) for name, value in values.items()}
+
+
 def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Which elements are equal, or both NaN."""
     return (one == other) | ((one != one) & (other != other))

@@ -100,7 +100,7 @@ def walk(
         within_rows: in a row of a matrix where the bad number shows in a reference, it may show in other elements, too.
     """
     clean = results(function, inputs, upstream)
-    exact = [results(reference, verdict.in_float64(inputs), upstream) for reference in references]
+    exact = [results(reference, elements.in_float64(inputs), upstream) for reference in references]
     for trial in tried:
         given, above = dict(inputs), upstream
         if trial.name == UPSTREAM:
@@ -109,7 +109,7 @@ def walk(
             given[trial.name] = trial.spoil(inputs[trial.name])
         ours = results(function, given, above)
         small = [results(reference, given, above) for reference in references]
-        large = [results(reference, verdict.in_float64(given), above) for reference in references]
+        large = [results(reference, elements.in_float64(given), above) for reference in references]
         for name, value in ours.items():
             loose = "inf" in trial.value and (infinity_or_nan or name != "out")
             of = lambda side: [result[name] for result in side]  # noqa: B023, E731

@@ -383,7 +383,7 @@ class Attempt:
         eps = max(torch.finfo(value.dtype).eps for value in inputs.values() if elements.floating(value))
         for number in range(DRAWS // 2):
             with steps.Steps(eps, self.trial.seed + number):
-                moved = {name: value * 1 for name, value in verdict.in_float64(inputs).items()}
+                moved = {name: value * 1 for name, value in elements.in_float64(inputs).items()}
                 results, _ = self.results(self.subject.reference, moved, upstreams)
             allowed.append(accuracy.errors(part(results[name].cpu()), precise))
         rms, largest = (max(getattr(each, which) for each in allowed) for which in ("rms", "largest"))
@@ -398,7 +398,7 @@ class Attempt:
         """Of the reference, in the inputs' dtype and in float64."""
         try:
             pytorch, _ = self.results(self.subject.reference, inputs, upstreams, wanted)
-            exact, _ = self.results(self.subject.reference, verdict.in_float64(inputs), upstreams, wanted)
+            exact, _ = self.results(self.subject.reference, elements.in_float64(inputs), upstreams, wanted)
         except Exception as error:
             raise Skipped(f"the reference takes no such inputs: {type(error).__name__}: {error}") from error
         return pytorch, exact

@@ -33,13 +33,6 @@ class Run:
         return self.outputs | {f"d{name}": gradient for name, gradient in self.gradients.items()}
 
 
-def in_float64(values: dict[Any, Any], codes: bool = False) -> dict[Any, Any]:
-    """Floating tensors in float64, with `codes` those of one byte too. What is one tensor stays one."""
-    kind = torch.is_floating_point if codes else elements.floating
-    wide = {id(v): v.double() for v in values.values() if torch.is_tensor(v) and kind(v)}
-    return {name: wide.get(id(value), value) for name, value in values.items()}
-
-
 def leaves(
     inputs: dict[str, Any], wanted: Collection[str] | None = None
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -107,7 +100,7 @@ def three(
 ) -> list[tuple[str, Any, Any, Any]]:  # fmt: skip
     """(name, the function's, PyTorch's, the reference's in float64) of each output and gradient of the reference. What
     the function writes to the inputs, the others don't see."""
-    kept, wide = writes.copies(inputs), in_float64(inputs)
+    kept, wide = writes.copies(inputs), elements.in_float64(inputs)
     ours = run(function, inputs, upstreams, wanted)
     theirs = run(pytorch, kept, ours.upstreams, wanted).values
     exact = run(reference, wide, ours.upstreams, wanted).values

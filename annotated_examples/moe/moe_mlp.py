@@ -277,7 +277,7 @@ def collect(y, weights, plan, BLOCK_H=1024):
 
 
 # The two launchers of the layer take strides as tuples, which `torch.compile` can't follow into a kernel. So inside it
-# they are [operators of their own](../common/opaque.py). Operators take tensors, hence a plan's three by themselves.
+# they are [custom operators](../common/custom_operator.py). Operators take tensors, hence a plan's three by themselves.
 def empty_forward(x, weights, gate_up, down, offsets, order, position):
     return torch.empty_like(x, memory_format=torch.contiguous_format), x.new_empty(len(order), gate_up.shape[1])
 

@@ -21,8 +21,8 @@ the rows of each expert together.
 
 **What it costs.** 8192 tokens of 256 logits, 8 MB, take [[bench: router/8192x256/forward/ms]],
 [[bench: router/8192x256/forward/share]] of the speed of a copy. 64 logits take [[bench: router/8192x64/forward/ms]] in
-the same launches: the work on a row decides, `k` maxima of 64-bit keys in turn. Backward it falls behind
-`torch.compile`: [[bench: router/8192x256/backward/ms]], [[bench: router/8192x256/backward/torch.compile.ms]].
+the same launches: the work on a row decides, `k` maxima in turn. Backward is where it falls behind `torch.compile`:
+[[bench: router/8192x256/backward/ms]], [[bench: router/8192x256/backward/torch.compile.ms]].
 
 **Contract.** Logits are float32, float16 or bfloat16, any strides; all arithmetic is float32, and so are the weights.
 (A router that computes in bfloat16 sends some tokens to other experts.) Of equal scores the expert with the smaller

@@ -76,12 +76,18 @@ def test_a_device_is_written_to_and_not_replaced(capsys):
     assert Path("/dev/full").is_char_device()
 
 
+def in_this_process(work, jobs, *_, **__):
+    """As `process.stream`, where the test sees what happens."""
+    return [(job, item) for job in jobs for item in work(job)]
+
+
 def test_nothing_is_remembered(tmp_path, monkeypatch, capsys):
     """A right answer, where Triton can't write its cache; and again where it can."""
     path, exercise = tmp_path / "an answer.py", exercise_files.named("first_kernel/reverse")
     path.write_text(f"# Exercise: {exercise.name}\n\n{exercise.solution}\n# {os.getpid()}\n")
     kinds, put = [], cache.put
     monkeypatch.setattr(cache, "put", lambda kind, *rest: (kinds.append(kind), put(kind, *rest)))
+    monkeypatch.setattr("academy.exercises.limited.stream", in_this_process)
     monkeypatch.setattr("academy.compiler.service._kept", None)
     with monkeypatch.context() as here:
         here.setenv("TRITON_CACHE_DIR", MISSING)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from academy.judge import accuracy
+from academy.judge.elements import in_float64
 from academy.judge.fences import far_apart
-from academy.judge.verdict import in_float64
 from tests.kernels import harness
 from tests.kernels.harness import randn
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from academy.runtime import device
 from academy.judge import accuracy
-from academy.judge.verdict import in_float64
+from academy.judge.elements import in_float64
 from annotated_examples.common import chunks as common
 from annotated_examples.fast import gated_delta_rule as delta
 from annotated_examples.fast import linear_attention as linear

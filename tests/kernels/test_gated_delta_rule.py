@@ -36,7 +36,7 @@ import torch.nn.functional as F
 
 from academy.runtime import device
 from academy.judge import accuracy
-from academy.judge.verdict import in_float64
+from academy.judge.elements import in_float64
 from annotated_examples.recurrences import gated_delta_rule as module
 from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness

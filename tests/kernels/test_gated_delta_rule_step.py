@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from academy.judge import accuracy
-from academy.judge.verdict import in_float64
+from academy.judge.elements import in_float64
 from annotated_examples.recurrences import gated_delta_rule as whole
 from annotated_examples.recurrences import gated_delta_rule_step as module
 from tests.kernels import chunk_cases, harness

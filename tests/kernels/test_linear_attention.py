@@ -58,7 +58,7 @@ import triton.language as tl
 
 from academy.runtime import device
 from academy.judge import accuracy
-from academy.judge.verdict import in_float64
+from academy.judge.elements import in_float64
 from annotated_examples.common import chunks as common
 from annotated_examples.recurrences import gated_delta_rule as delta_rule
 from annotated_examples.recurrences import linear_attention as module

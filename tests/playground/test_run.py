@@ -162,6 +162,5 @@ def test_the_text_to_edit_is_the_code(path):
 
     text = (ROOT / path).read_text()
     shown = starter(split(text, path))
-    set_up = re.search(r"^if __name__ == .*# run as a script.*\n(?:(?:    .*)?\n)+", text, re.M)
-    assert code(shown) == code(text.replace(set_up[0], "", 1))
+    assert code(shown) == code(text)
     assert not re.search(r"^\s*#(?! fmt)", shown, re.M) and "\n\n\n\n" not in shown

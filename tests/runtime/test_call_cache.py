@@ -1,4 +1,4 @@
-"""academy/runtime/geometry: what is remembered is what would be worked out again, whatever changes from one
+"""academy/runtime/call_cache: what is remembered is what would be worked out again, whatever changes from one
 call to the next.
 
 `Prepared` is compared with unprepared launches in tests/kernels/test_launch.py.

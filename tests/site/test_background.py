@@ -108,7 +108,7 @@ def test_what_goes_wrong_there_is_no_answer(real):
 
 def test_every_kind_that_is_asked_for_is_known():
     text = "".join(path.read_text("utf-8") for path in sorted((ROOT / "academy/site").glob("*.py")))
-    asked, answered = (set(re.findall(rf'beforehand\.{what}\("(\w+)"', text)) for what in ("ask", "answer"))
+    asked, answered = (set(re.findall(rf'background\.{what}\("(\w+)"', text)) for what in ("ask", "answer"))
     assert asked == answered == set(worker.MAKES)
 
 

@@ -86,6 +86,7 @@ def test_kernels_begin_with_their_picture_and_their_list_shows_it(site):
 
 def test_every_picture_is_shown_somewhere():
     files = [path for folder in ("annotated_examples", "exercises") for path in (ROOT / folder).rglob("*.py")]
+    files += (ROOT / "docs/about").glob("*.md")
     shown = {key for listed in pages().values() for key in listed}
     shown |= {found["argument"] for path in files for found in pictures.FIGURE.finditer(path.read_text("utf-8"))}
     assert shown == set(keys())

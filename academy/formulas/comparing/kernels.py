@@ -20,7 +20,7 @@ from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
 from academy.formulas.meaning.formula import Formulas
 from academy.formulas.meaning.values import DTYPE
-from academy.judge import accuracy, layouts, verdict
+from academy.judge import accuracy, elements, layouts, verdict
 from academy.judge.fences import Fences, walled
 
 
@@ -151,7 +151,7 @@ class _Run:
         for name, value in before.items():
             if not torch.equal(torch.nan_to_num(value), torch.nan_to_num(inputs[name])):
                 self.miss(None, f"the call wrote to its input {name}")
-        doubled = verdict.in_float64(inputs, codes=True)
+        doubled = elements.in_float64(inputs, codes=True)
         reference, slopes = self.remembered("pytorch", lambda: self.pytorch(inputs))
         exact, exact_slopes = self.remembered("float64", lambda: self.pytorch(doubled))
         for target, *three in zip(self.comparison.returns, outputs, reference, exact):
