@@ -22,8 +22,8 @@ def floating(value: Any) -> bool:
 
 def in_float64(values: dict[Any, Any], codes: bool = False) -> dict[Any, Any]:
     """Floating tensors in float64, with `codes` those of one byte too. What is one tensor stays one."""
-    kind = torch.is_floating_point if codes else floating
-    wide = {id(v): v.double() for v in values.values() if torch.is_tensor(v) and kind(v)}
+    wanted = [v for v in values.values() if floating(v) or codes and torch.is_tensor(v) and v.is_floating_point()]
+    wide = {id(v): v.double() for v in wanted}
     return {name: wide.get(id(value), value) for name, value in values.items()}
 
 
