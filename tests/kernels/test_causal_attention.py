@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from annotated_examples.attention import causal_attention as module
-from annotated_examples.attention import flash_attention
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
@@ -98,12 +97,6 @@ def test_check_passes():
 test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
 
 
-@pytest.mark.parametrize("D", [16, 32, 64, 128])
-@pytest.mark.parametrize("T", [1, 33])
-def test_sizes(T, D):
-    right(module, qkv(T=T, D=D, H=1))
-
-
 @pytest.mark.parametrize("D", [16, 128])
 @pytest.mark.parametrize("T", [2, 3, 5])
 def test_few_keys(T, D):
@@ -133,12 +126,6 @@ def test_tiles_that_are_no_squares(tiles):
         gradients_in_tiles(module, inputs, do, *tiles), gradients_in_tiles(module, inputs, do, 16, 16)
     ):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
-
-
-def test_same_as_the_lesson_with_all_options():
-    inputs = {name: harness.leaf(x) for name, x in qkv(dtype=torch.float16).items()}
-    mine, theirs = module.causal_attention(**inputs), flash_attention.flash_attention(**inputs, causal=True)
-    torch.testing.assert_close(mine, theirs, rtol=2e-3, atol=2e-3)
 
 
 def test_large_scores_and_the_same_bits_twice():

@@ -15,7 +15,7 @@ from annotated_examples.classics import linear_cross_entropy as lesson
 from annotated_examples.common import logits as shared
 from annotated_examples.fast import linear_cross_entropy as fast
 from tests.kernels import harness
-from tests.kernels.harness import DTYPES, Mutant, randn
+from tests.kernels.harness import Mutant, randn
 
 module = harness.modules(lesson, fast)
 DEVICE = harness.DEVICE
@@ -322,30 +322,6 @@ test_mutant_of_the_shared_file_is_caught = harness.mutant_test(shared, SHARED_MU
 # ---------------------------------------------------------------- values
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
-def test_options(module, options, dtype):
-    x, weight, bias = randn(5, 12, dtype=dtype), randn(57, 12, dtype=dtype), randn(57, dtype=dtype)
-    labels = random_labels(5, vocab=57)
-    assert_right(module, x, weight, labels, bias, number(-2.5), **options)
-    assert_right(module, x, weight, labels, **options)
-    if module is fast:
-        assert_right(module, x, weight, labels, bias, function=fast.linear_cross_entropy_lean, **options)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-def test_pieces(module, dtype):
-    if module is lesson or dtype != torch.float16:  # fast leaves float16 to the lesson's launchers
-        several_pieces(module, dtype)
-
-
-@pytest.mark.parametrize("rows, hidden, vocab", [(1, 1, 1), (1, 7, 3), (3, 1, 129), (70, 2, 5), (2, 65, 300)])
-def test_shapes(module, rows, hidden, vocab):
-    labels = random_labels(rows, vocab=vocab, ignore=False)
-    assert_right(module, randn(rows, hidden), randn(vocab, hidden), labels, randn(vocab))
-    assert_right(module, randn(rows, hidden), randn(vocab, hidden), labels, columns=8)
-
-
 def test_leading_dimensions(module):
     assert_right(module, randn(2, 3, 2, 5), randn(20, 5), random_labels(2, 3, 2, vocab=20), columns=8)
     assert_right(module, randn(5), randn(20, 5), number(3))
@@ -379,20 +355,6 @@ def test_n_items(module, n_items):
     exact = harness.leaf(x.detach().double())
     pytorch(exact, weight.double(), labels, n_items=value).backward()
     accuracy.check("dx", x.grad, exact.grad.float(), exact.grad)
-
-
-def test_without_a_gradient(module):
-    x, weight, labels = randn(4, 5), randn(50, 5), random_labels(4, vocab=50)
-    loss = module.linear_cross_entropy(x, weight, labels)
-    assert not loss.requires_grad
-    torch.testing.assert_close(loss, module.linear_cross_entropy(harness.leaf(x), weight, labels).detach())
-
-
-def test_sum_backward(module):
-    x, weight, labels = harness.leaf(randn(3, 4)), randn(20, 4), random_labels(3, vocab=20)
-    (first,) = torch.autograd.grad(module.linear_cross_entropy(x, weight, labels).sum(), x)
-    (second,) = torch.autograd.grad(module.linear_cross_entropy(x, weight, labels).expand(2, 3).sum(), x)
-    torch.testing.assert_close(second, 6 * first)
 
 
 def test_logits_never_exist(module, monkeypatch):

@@ -157,28 +157,9 @@ class TestMatmulAutotuned(ProductTests):
     def product(self, module):
         return module.matmul if device.INTERPRET else tiled(module, **FIXED[module])
 
-    @pytest.fixture(autouse=True)
-    def float32_of_the_fast_file_is_the_lessons(self, request, module):
-        """It hands float32 to the lesson's launcher, as `test_what_no_descriptor_fits` shows: once is enough."""
-        if module is fast and request.node.callspec.params.get("dtype") is torch.float32:
-            pytest.skip("the lesson's launcher, which is tested as such")
-
-    @pytest.mark.parametrize(("group", "activation"), [(1, "relu"), (3, "gelu"), (8, None)])
-    def test_small_tiles_and_groups(self, module, group, activation):
-        """Four rows of tiles and two columns: the last group has one row, or there is only one group."""
-        inputs = dict(a=harness.nan_fenced(randn(50, 20)), b=harness.nan_fenced(randn(20, 24)))
-        right(module, tiled(module, **{**TILES, "GROUP_M": group}), inputs, activation, randn(50, 24))
-
     def test_check_passes(self, module):
         for check in (check_descriptors, check_last_wave, check_interleaved) if module is fast else (check_lesson,):
             check(module)
-
-    @pytest.mark.parametrize("dtype", [torch.float32, FP16], ids=harness.dtype_name)
-    @pytest.mark.parametrize("K", [33, 40])
-    def test_any_inner_size(self, module, K, dtype):
-        """Neither 32 nor a tile has to divide K, in either pass."""
-        inputs = dict(a=harness.nan_fenced(randn(40, K, dtype=dtype)), b=harness.nan_fenced(randn(K, 48, dtype=dtype)))
-        right(module, self.product(module), inputs, "leaky_relu", randn(40, 48, dtype=dtype))
 
     def test_trials_leave_nothing_behind(self):
         """A search runs the kernel many times on the same output, and the result is that of one run."""

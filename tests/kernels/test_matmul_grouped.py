@@ -42,9 +42,6 @@ if device.INTERPRET:  # out-of-bounds reads change no result: only the interpret
     ]
 
 
-ACTIVATIONS = ("none", "relu")
-
-
 def tiled(module):
     """The public function with small tiles: several programs, groups and loop steps."""
     forward = functools.partial(module.matmul_forward, **TILES)
@@ -110,56 +107,6 @@ def test_float32_sums_of_many_terms(K):
 
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 test_mutant_of_the_loop_is_caught = harness.mutant_test(products, MUTANTS_OF_THE_LOOP, check, within=lesson)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize(
-    ("M", "N", "K"), [(1, 1, 1), (1, 70, 33), (70, 1, 33), (33, 17, 1), (129, 65, 130), (64, 64, 64)]
-)
-def test_sizes(M, N, K, activation, dtype):
-    inputs = dict(x=harness.nan_fenced(randn(M, K, dtype=dtype)), y=harness.nan_fenced(randn(K, N, dtype=dtype)))
-    assert_right(lesson.matmul, inputs, activation, randn(M, N, dtype=dtype))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
-def test_small_tiles(dtype):
-    inputs = dict(x=randn(50, 40, dtype=dtype), y=randn(40, 30, dtype=dtype))
-    assert_right(tiled(lesson), inputs, "relu", randn(50, 30, dtype=dtype))
-
-
-def test_one_input_needs_a_gradient():
-    x, y = randn(5, 6), randn(6, 7).requires_grad_()
-    lesson.matmul(x, y, "relu").sum().backward()
-    assert x.grad is None and y.grad.shape == (6, 7)
-
-
-def test_training_with_softmax_and_cross_entropy():
-    """Two layers learn to tell three clusters apart, step for step as with PyTorch's own products."""
-    labels = torch.arange(60, device=harness.DEVICE) % 3
-    points = torch.nn.functional.one_hot(labels, 6).float() + randn(60, 6, scale=0.2)
-    start = [randn(6, 20, scale=0.5), randn(20, 3, scale=0.5)]
-    losses, ends = {}, {}
-    for name, product in dict(ours=lesson.matmul, reference=lesson.matmul_reference).items():
-        weights = [w.clone().requires_grad_() for w in start]
-        losses[name] = []
-        for _ in range(20):
-            hidden = product(points, weights[0], "relu")
-            logits = product(hidden, weights[1], "none")
-            loss = torch.nn.functional.cross_entropy(
-                logits, labels
-            )  # the softmax is inside: logits go in, not probabilities
-            gradients = torch.autograd.grad(loss, weights)
-            with torch.no_grad():
-                for weight, gradient in zip(weights, gradients):
-                    weight -= 0.5 * gradient
-            losses[name].append(loss.item())
-        ends[name] = weights
-    assert losses["ours"][-1] < 0.2 * losses["ours"][0]
-    assert losses["ours"] == pytest.approx(losses["reference"], rel=1e-4)
-    for ours, reference, before in zip(ends["ours"], ends["reference"], start):
-        torch.testing.assert_close(ours, reference, rtol=1e-3, atol=1e-4)
-        assert (ours - before).abs().max() > 0.1
 
 
 def test_picture_of_the_order():
