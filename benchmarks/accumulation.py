@@ -7,19 +7,13 @@ for sums of several lengths, of numbers that cancel and of positive ones. It tak
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
-
-from academy.runtime import device  # noqa: E402
-from academy.bench import experiment  # noqa: E402
-from academy.judge import accuracy  # noqa: E402
+from academy.runtime import device
+from academy.bench import experiment
+from academy.judge import accuracy
 
 LENGTHS = (128, 1024, 8192, 65536)
 DATA = {"normal": lambda x: x, "positive": torch.abs}

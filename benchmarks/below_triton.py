@@ -14,16 +14,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
-
-from academy.runtime import device  # noqa: E402
-from academy.bench import experiment  # noqa: E402
-from academy.judge import mutants, waits  # noqa: E402
-from annotated_examples.gluon import flash_attention, matmul, tile_copy  # noqa: E402
+from academy.runtime import device
+from academy.bench import experiment
+from academy.book.layout import ROOT
+from academy.judge import mutants, waits
+from annotated_examples.gluon import flash_attention, matmul, tile_copy
 
 RUNS = 200
 #: Seconds for a case under ConSan, most of them for the compiler.

@@ -13,18 +13,13 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
-
-from academy.runtime import device  # noqa: E402  before anything imports triton
-from academy.bench import experiment  # noqa: E402
-from academy.results import store  # noqa: E402
-from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw, batches  # noqa: E402
+from academy.runtime import device  # before anything imports triton
+from academy.bench import experiment
+from academy.results import store
+from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw, batches
 
 #: Sequences in a batch, each as long as the model's context.
 B = 16

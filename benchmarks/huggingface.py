@@ -11,13 +11,8 @@ import json
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
+import torch
 
 #: The sizes of Llama 3.2 1B.
 CONFIG = dict(

@@ -18,24 +18,20 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-
-from academy.runtime import device  # noqa: E402
-from academy.bench import experiment  # noqa: E402
-from academy.bench.collectives import Traffic, ring_bytes  # noqa: E402
-from academy.judge import accuracy  # noqa: E402
-from annotated_examples.capstone import parallel  # noqa: E402
-from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw  # noqa: E402
-from annotated_examples.common.symmetric import symmetric_memory  # noqa: E402
-from annotated_examples.distributed.all_gather_matmul import all_gather_matmul  # noqa: E402
-from annotated_examples.distributed.all_reduce import all_reduce  # noqa: E402
-from annotated_examples.distributed.vocab_parallel_cross_entropy import vocab_parallel_cross_entropy  # noqa: E402
+from academy.runtime import device
+from academy.bench import experiment
+from academy.bench.collectives import Traffic, ring_bytes
+from academy.judge import accuracy
+from annotated_examples.capstone import parallel
+from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw
+from annotated_examples.common.symmetric import symmetric_memory
+from annotated_examples.distributed.all_gather_matmul import all_gather_matmul
+from annotated_examples.distributed.all_reduce import all_reduce
+from annotated_examples.distributed.vocab_parallel_cross_entropy import vocab_parallel_cross_entropy
 
 RUNS = 200
 ROWS, VOCABULARIES = 8192, (128256, 262144)

@@ -10,13 +10,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
+import torch
 
 # --8<-- [start:roofline]
 BANDWIDTH = 4.8e12  # bytes per second: an H200's data sheet

@@ -17,11 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
+import torch
 
 SHAPE = (32768, 4096)
 CALLS = 20

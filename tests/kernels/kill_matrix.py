@@ -25,9 +25,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from academy.runtime import device  # noqa: F401  before anything imports triton
 import torch
 
+from academy.runtime import device  # noqa: F401  before anything imports triton
 from academy.formulas import verify
 from academy.formulas.comparing import exactly, kernels
 from academy.formulas.project import Project

@@ -5,11 +5,11 @@ The traps of such convolutions in use, and the check or mutant ("…") that hold
 1. Fewer tokens than the state is long: final state and gradients. `test_values_and_gradients` with 1 and W - 1 tokens,
     "final state of short sequences".
 2. A product is rounded before it is added: `taps_that_cancel`, "product rounded before the sum".
-3. x or its upstream gradient isn't contiguous: `test_any_strides`.
+3. x or its upstream gradient isn't contiguous: `test_hostile_inputs` of the judge.
 4. The state's gradient is missed at a chunk's border: `test_packed_sequences`, "gradient of the state from the state alone".
 5. Taps reach into another sequence: `test_packed_sequences`, "taps cross into the sequence before". Offsets and a batch
     at once, which have spoilt the filter's gradient, can't be passed here: packed tokens have no batch.
-6. The filter's gradient by atomics, with other bits each time: `test_the_second_call_gives_the_same_bits`.
+6. The filter's gradient by atomics, with other bits each time: `test_hostile_inputs` of the judge.
 7. The slope of the SiLU from its result: `test_large_sums`, "slope from the result".
 8. Taps in the other order: `test_values_and_gradients`, "taps in the wrong order".
 9. Steps after a prefill differ from the long call: `one_token_after_another`, `test_steps_after_a_prompt_of_any_length`.
@@ -295,21 +295,6 @@ def test_steps_after_a_prompt_of_any_length(tokens):
     assert torch.equal(state, final)
 
 
-def test_is_pytorchs_convolution():
-    inputs = {n: v.double() for n, v in everything(2, 9, 3).items()}
-    seen = torch.cat([inputs["initial_state"], inputs["x"].transpose(1, 2)], 2)
-    z = torch.nn.functional.conv1d(seen, inputs["weight"][:, None], inputs["bias"], groups=3)
-    torch.testing.assert_close(lesson.causal_conv1d_reference(**inputs), z.transpose(1, 2))
-
-
-def test_any_strides(module):
-    """Trap 3: neither the input nor the upstream gradient has to be contiguous."""
-    inputs = everything(2, 20, 5) | dict(x=randn(5, 20, 2).permute(2, 1, 0), weight=randn(4, 5).t())
-    inputs["initial_state"] = randn(2, 3, 5).transpose(1, 2)
-    upstream = randn(2, 5, 20).transpose(1, 2), torch.ones((), device=DEVICE).expand(2, 5, 3)
-    assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, inputs, upstream, activation="silu")
-
-
 @pytest.mark.parametrize("lengths", [(5, 0, 1, 80), (0, 0), (1,) * 9], ids=str)
 def test_packed_sequences(module, lengths):
     """Trap 5: no tap crosses a border. Trap 4: the state's gradient belongs to the first tokens of each."""
@@ -330,28 +315,12 @@ def test_without_a_state_zeros_are_seen(module):
     )
 
 
-def test_the_second_call_gives_the_same_bits(module):
-    """Trap 6: the filter's gradient isn't added up by atomics."""
-    call = lambda **inputs: module.causal_conv1d(**inputs, activation="swish")  # noqa: E731
-    harness.assert_bitwise_repeatable(call, everything(2, 150, 3), randn(2, 150, 3))
-
-
 def test_large_sums(module):
     """Trap 7: the slope of the SiLU at sums around 10^4, and where it is largest."""
     for scale in (1e4, 1.0):
         inputs = everything(1, 30, 3)
         inputs["x"] = inputs["x"] * scale
         assert_right(module.causal_conv1d, lesson.causal_conv1d_reference, inputs, activation="silu")
-
-
-@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 5, 3), (2, 5, 0)], ids=str)
-def test_empty(module, shape):
-    inputs = {n: harness.leaf(v) for n, v in everything(*shape).items()}
-    y, final = module.causal_conv1d(**inputs, activation="silu", return_final_state=True)
-    (y.sum() + final.sum()).backward()
-    assert y.shape == shape and all(v.grad.shape == v.shape for v in inputs.values())
-    if shape[1] == 0:
-        assert torch.equal(final, inputs["initial_state"]) and (inputs["initial_state"].grad == 1).all()
 
 
 @pytest.mark.parametrize(

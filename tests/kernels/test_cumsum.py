@@ -13,7 +13,7 @@ The traps of running sums in use, and the check or mutant ("…") that holds eac
     on a card `test_programs_that_wait`, with more of them than fit.
 7. Flags of the first call are still set in the second: the words are new in each call. The same tests.
 8. Strides of 0, a first dimension of a transposed view, no rows, one element:
-    `test_an_upstream_gradient_of_stride_zero`, `test_any_dimension`, `test_empty`, `test_values_and_gradients`.
+    `test_any_dimension`, and the judge's `test_hostile_inputs`.
 9. A scan and a sum in one kernel were compiled wrongly once: on a card `test_both_directions_compile_right`.
 """
 
@@ -26,7 +26,7 @@ from academy.judge import accuracy
 from annotated_examples.fast import cumsum as fast
 from annotated_examples.recurrences import cumsum as lesson
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
+from tests.kernels.harness import DEVICE, Mutant, randn
 
 module = harness.modules(lesson, fast)
 
@@ -185,23 +185,11 @@ test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS
 test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_values_and_gradients(module, options, dtype):
-    for shape in ((1, 1), (3, 1), (2, 3, 65), (2, 1025), (1, 4097)):
-        assert_right(module, randn(*shape, dtype=dtype), randn(*shape, dtype=dtype), **options)
-
-
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 33])
 def test_around_the_end_of_a_chunk(module, length):
     """Trap 3: the carry is the chunk's sum, not its last lane, and lanes past the end add nothing."""
     for options in OPTIONS:
         in_chunks(module, harness.nan_fenced(randn(3, length)), randn(3, length), **options)
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_infinities_and_nan_reach_the_sums_they_are_part_of(module, options):
-    infinities_and_nan(module, **options)
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
@@ -212,23 +200,11 @@ def test_any_dimension(module, dim):
         assert module.cumsum(x, dim).is_contiguous()
 
 
-def test_an_upstream_gradient_of_stride_zero(module):
-    """Trap 8: `y.sum().backward()`."""
-    for options in OPTIONS:
-        assert_right(module, harness.expanded(4, 33), None, **options)
-
-
 @pytest.mark.parametrize("sizes", [(1, 100_000), (9, 7)], ids=str)
 def test_the_second_call_gives_the_same_bits(module, sizes):
     """Traps 6 and 7: in the lesson a row has one program, in the fast version parts wait for each other's sums."""
     call = lambda x: module.cumsum(x)  # noqa: E731
     harness.assert_bitwise_repeatable(call, dict(x=randn(*sizes)), randn(*sizes))
-
-
-def test_reference_is_pytorchs_operation():
-    x = randn(4, 9).double()
-    assert torch.equal(lesson.cumsum_reference(x), x.cumsum(-1))
-    torch.testing.assert_close(lesson.cumsum_reference(x, exclusive=True), x.cumsum(-1) - x)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from academy.runtime import checks, device
 from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import decode as lesson
-from annotated_examples.attention.flash_attention import flash_attention_reference
 from tests.kernels import harness
 from tests.kernels.attention_cases import converted
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
@@ -182,17 +181,6 @@ test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, MUTANTS, check
 # ---------------------------------------------------------------- values
 
 
-@pytest.mark.parametrize(
-    "options", [dict(), dict(window=5, softcap=2.0), dict(sinks=True)], ids=["", "window", "sinks"]
-)
-def test_reference_is_the_last_row_of_causal_attention(options):
-    inputs = converted(caches(B=2, S=9, lengths=[9, 9], sinks=options.pop("sinks", False)), torch.float64)
-    q, k, v = inputs["q"][:, :, None], *(inputs[name].transpose(1, 2) for name in ("k_cache", "v_cache"))
-    expected = flash_attention_reference(q, k, v, causal=True, sinks=inputs.get("sinks"), **options)[:, :, 0]
-    actual = lesson.decode_attention_reference(**inputs, **options)
-    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("D", [1, 8, 80, 128, 256])
 def test_head_dimensions(module, D, dtype):
@@ -216,11 +204,6 @@ def test_numbers_of_splits(module, num_splits):
 @pytest.mark.parametrize("window", [1, 16, 1000, (0, 0), (4, 9), (-1, 3), (7, -1)], ids=str)
 def test_windows(module, window):
     assert_right(with_tiles(module), caches(B=3, lengths=[37, 3, 17]), window=window)
-
-
-@pytest.mark.parametrize("options", [dict(scale=0.0), dict(scale=-2.0), dict(softcap=0.5)], ids=str)
-def test_scale_and_cap(module, options):
-    assert_right(with_tiles(module), caches(), **options)
 
 
 @pytest.mark.parametrize("sinks", [False, True])
@@ -262,15 +245,6 @@ def test_pages_give_the_bits_of_a_plain_cache(module):
     assert torch.equal(with_tiles(module)(**inputs), with_tiles(module)(**paged(inputs, 7)))
 
 
-def test_beside_the_cache(module):
-    beside_the_cache(module)
-
-
-@pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
-def test_offsets_beyond_32_bits(module):
-    far_pages(module)
-
-
 @pytest.mark.gpu
 def test_more_than_2_to_the_31_elements(module):
     pool = torch.randn(2**31 // (16 * 8 * 128) + 64, 16, 8, 128, device=DEVICE, dtype=torch.bfloat16)
@@ -280,28 +254,6 @@ def test_more_than_2_to_the_31_elements(module):
     near = pool[-63:].clone()
     expected = module.decode_attention(q, near, near, lengths, block_table=table - (len(pool) - 63))
     assert torch.equal(module.decode_attention(q, pool, pool, lengths, block_table=table), expected)
-
-
-# ---------------------------------------------------------------- layouts and bits
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(module, layout):
-    inputs = paged(caches(B=2, lengths=[30, 9], sinks=True), 5)
-    assert_right(with_tiles(module), {n: layout(x) if x.is_floating_point() else x for n, x in inputs.items()})
-
-
-def test_heads_before_tokens(module):
-    """A cache that is kept as (B, Hk, S, D), and one that the whole batch shares."""
-    inputs = caches(B=2, lengths=[37, 30])
-    exchanged = lambda x: x.transpose(1, 2).contiguous().transpose(1, 2)  # noqa: E731
-    assert_right(with_tiles(module), {n: exchanged(x) if n.endswith("cache") else x for n, x in inputs.items()})
-    shared = {n: x[:1].expand(2, -1, -1, -1) if n.endswith("cache") else x for n, x in inputs.items()}
-    assert_right(with_tiles(module), shared)
-
-
-def test_the_number_of_splits_depends_on_shapes_only(module, monkeypatch):
-    assert allocated(module, monkeypatch, [3000, 5]) == allocated(module, monkeypatch, [9, 5])
 
 
 # ---------------------------------------------------------------- random configurations

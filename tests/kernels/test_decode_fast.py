@@ -11,7 +11,7 @@ from annotated_examples.attention import decode as lesson
 from annotated_examples.fast import decode as fast
 from tests.kernels import harness
 from tests.kernels.harness import Mutant
-from tests.kernels.test_decode import assert_right, beside_the_cache, caches, check, paged, with_tiles
+from tests.kernels.test_decode import assert_right, caches, check, paged, with_tiles
 
 check16 = functools.partial(check, dtype=torch.float16)
 SIXTEEN_BITS = [torch.float16, torch.bfloat16]
@@ -80,10 +80,6 @@ def test_numbers_of_splits(num_splits, only_fast):
 def test_groups(H, Hk, only_fast):
     """Groups of one, of a number that is no power of two, and of more heads than a tile has rows."""
     assert_right(with_tiles(fast), caches(B=2, H=H, Hk=Hk, lengths=[37, 12], sinks=True, dtype=torch.float16))
-
-
-def test_beside_the_cache(only_fast):
-    beside_the_cache(fast, torch.float16)
 
 
 @pytest.mark.parametrize("options", [dict(scale=-30.0), dict(scale=0.0), dict(num_splits=300)], ids=str)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from annotated_examples.gemlite import gemm as plain
 from annotated_examples.gemlite import gemm_splitK as lesson
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, LAYOUTS, Mutant
+from tests.kernels.harness import DEVICE, Mutant
 from tests.kernels.test_gemm import (
     BF16,
     FP16,
@@ -76,22 +76,10 @@ def test_bits_and_group_modes(W_nbits, mode):
     assert_right(splitK(split_k=2), *problem(W_nbits, mode, M=3, N=11, dtype=dtype))
 
 
-@pytest.mark.parametrize("channel", range(4))
-@pytest.mark.parametrize("out_dtype", [FP16, FP32], ids=harness.dtype_name)
-def test_channel_scales(channel, out_dtype):
-    assert_right(lesson.gemm_splitK, *problem(4, 1, M=3, channel=channel), out_dtype=out_dtype)
-
-
 @pytest.mark.parametrize("split_k", [1, 2, 3, 7, 50])
 def test_any_number_of_parts(split_k):
     """50 parts for three blocks: most programs have nothing to add."""
     assert_right(lesson.gemm_splitK, *problem(4, 3, M=18, K=192, group_size=64), split_k=split_k)
-
-
-@pytest.mark.parametrize(("W_nbits", "group_size"), [(8, 4), (4, 8), (2, 16), (1, 32), (16, 1)])
-def test_smallest_groups(W_nbits, group_size):
-    """A group of one word."""
-    assert_right(lesson.gemm_splitK, *problem(W_nbits, 3, M=37, N=19, K=96, group_size=group_size))
 
 
 def test_garbage_in_C_does_not_survive():
@@ -121,14 +109,6 @@ def test_searched_configuration():
     """No split_k: the configuration is searched for (without a GPU: the first), and C is zeroed before each run."""
     assert lesson.gemm_splitK_tuned.reset_to_zero == ["c_ptr"]
     assert_right(lesson.gemm_splitK, *problem(4, 3, M=3, N=40, K=256, group_size=128))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(layout):
-    (a, words, scales, zeros), options = problem(4, 3, N=16)
-    wide = torch.randint(-(2**31), 2**31, (words.shape[0], 3 * words.shape[1]), dtype=torch.int32, device=DEVICE)
-    wide[:, 1::3] = words
-    assert_right(lesson.gemm_splitK, (layout(a), wide[:, 1::3], layout(scales), layout(zeros)), options)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -138,13 +138,6 @@ def test_bits_and_group_modes(W_nbits, mode, M, module):
     assert_right(module.low_bit_matmul, *problem(W_nbits, mode, M=M, N=11, dtype=dtype))
 
 
-@pytest.mark.parametrize("M", [3, 65])
-@pytest.mark.parametrize("channel", range(4))
-@pytest.mark.parametrize("out_dtype", [FP16, FP32], ids=harness.dtype_name)
-def test_channel_scales(channel, out_dtype, M, module):
-    assert_right(module.low_bit_matmul, *problem(4, 1, M=M, channel=channel), out_dtype=out_dtype)
-
-
 @pytest.mark.parametrize("M", [1, 65])
 def test_number_as_zero_and_one_row_of_metadata(M, module):
     (a, words, scales, _), options = problem(4, 3, M=M)
@@ -157,22 +150,6 @@ def test_unused_metadata_is_ignored(module):
     expected = module.low_bit_matmul(a, words, None, None, **options)
     nan = torch.full((7, 7), float("nan"))
     assert torch.equal(module.low_bit_matmul(a, words, nan, "nothing", **options), expected)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-@pytest.mark.parametrize("M", [3, 65])
-def test_layouts(layout, M, module):
-    (a, words, scales, zeros), options = problem(4, 3, M=M, N=16)
-    wide = torch.randint(-(2**31), 2**31, (words.shape[0], 3 * words.shape[1]), dtype=torch.int32, device=DEVICE)
-    wide[:, 1::3] = words
-    assert_right(module.low_bit_matmul, (layout(a), wide[:, 1::3], layout(scales), layout(zeros)), options)
-
-
-@pytest.mark.parametrize("M", [1, 37])
-@pytest.mark.parametrize(("W_nbits", "group_size"), [(8, 4), (4, 8), (4, 16), (2, 16), (1, 32), (16, 1)])
-def test_smallest_groups(W_nbits, group_size, M, module):
-    """A group of one word or two."""
-    assert_right(module.low_bit_matmul, *problem(W_nbits, 3, M=M, N=19, K=96, group_size=group_size))
 
 
 HINTS = ("tile_order", "A_load_order", "meta_evict_policy")

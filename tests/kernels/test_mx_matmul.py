@@ -118,13 +118,6 @@ def layouts(module):
         assert torch.equal(launched(module, a, one, other), wanted)
 
 
-def a_nan_stays_in_its_row(module):
-    a, (q, scale) = randn(9, 64, dtype=BF16), weights(10, 64)
-    a[4, 7] = float("nan")
-    found = launched(module, a, q, scale)
-    assert bool(found[4].isnan().all()) and int(found.isnan().sum()) == 10
-
-
 def in_parts(module):
     """The fast version's tiles: several in each direction, parts of different length, both ways to order columns."""
     for M, N, K, step in ((7, 40, 416, 128), (20, 33, 384, 128), (5, 20, 512, 256)):
@@ -169,7 +162,7 @@ def every_kernel(module):
             assert wide.dtype == torch.float32 and bool(wide.isfinite().all())
 
 
-CHECKS = [every_format, whole_numbers, bytes_at_their_ends, nothing_behind_the_end, layouts, a_nan_stays_in_its_row]
+CHECKS = [every_format, whole_numbers, bytes_at_their_ends, nothing_behind_the_end, layouts]
 BOTH = pytest.mark.parametrize("module", (lesson, fast), ids=("lesson", "fast"))
 
 

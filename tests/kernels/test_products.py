@@ -204,12 +204,6 @@ def test_frame():
     check_frame(products)
 
 
-def test_forward_mode_raises():
-    b = randn(3, 5)
-    with pytest.raises(RuntimeError):
-        torch.func.jvp(lambda a: public(products)(a, b, None), (randn(4, 3),), (randn(4, 3),))
-
-
 def test_what_is_kept():
     """ReLU keeps the result itself, which costs no memory; GELU one matrix more; nothing else is kept."""
     for activation in ACTIVATIONS:

@@ -8,7 +8,7 @@ import torch
 from academy.judge import accuracy
 from annotated_examples.classics import rope as lesson
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
+from tests.kernels.harness import DEVICE, Mutant, randn
 
 MUTANTS = [
     Mutant("in place", "q_out, k_out = like(q), like(k)", "q_out, k_out = q, k"),
@@ -101,49 +101,6 @@ def test_check_passes():
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 
 
-def by_complex_numbers(x, cos, sin):
-    """Interleaved pairs as complex numbers: the rotation is one product."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-    return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
-
-
-def test_reference_is_a_complex_product():
-    inputs, angles = heads(2, 3, 1, 5, 8), tables(5, 8)
-    doubles = {n: v.double() for n, v in (inputs | angles).items()}
-    expected = by_complex_numbers(doubles["q"], doubles["cos"], doubles["sin"])
-    torch.testing.assert_close(lesson.rope_reference(**doubles, interleaved=True)[0], expected, rtol=1e-12, atol=1e-12)
-    # Half-split is the same in another order of the features.
-    order = torch.arange(8, device=DEVICE).view(2, 4).T.flatten()
-    half_split = lesson.rope_reference(**doubles)[0]
-    expected = by_complex_numbers(doubles["q"][..., order], doubles["cos"], doubles["sin"])
-    torch.testing.assert_close(half_split[..., order], expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize(
-    ("shape", "R"),
-    [
-        ((1, 1, 1, 1, 2), 2),
-        ((2, 3, 1, 5, 12), 12),
-        ((1, 12, 12, 2, 64), 64),
-        ((2, 4, 2, 3, 80), 32),
-        ((1, 2, 2, 3, 256), 256),
-        ((1, 2, 1, 2, 7), 6),
-        ((1, 40, 1, 2, 128), 128),
-    ],
-    ids=str,
-)
-def test_values_and_gradients(shape, R, dtype, interleaved):
-    B, H, Hk, T, D = shape
-    upstream = randn(B, H + Hk, T, D, dtype=dtype)
-    assert_right(lesson, heads(*shape, dtype=dtype), tables(T, R), interleaved, upstream)
-
-
-def test_results_are_rounded_once():
-    rounded_once(lesson)
-
-
 @pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
 @pytest.mark.parametrize("BLOCK_H", [1, 2, 16])
 def test_block_sizes(BLOCK_H, interleaved):
@@ -172,14 +129,6 @@ def test_q_and_k_of_different_dtypes():
         accuracy.check("turned", y, lesson.turned_reference(x, *angles.values(), False), exact)
 
 
-def test_a_position_offset_is_a_slice_of_the_tables():
-    inputs, whole = heads(1, 2, 1, 9, 8), tables(9, 8)
-    everything = lesson.rope(**inputs, **whole)
-    last = lesson.rope(*(x[:, :, 6:] for x in inputs.values()), *(table[6:] for table in whole.values()))
-    for y, part in zip(everything, last):
-        assert torch.equal(y[:, :, 6:], part)
-
-
 def test_each_sequence_at_positions_of_its_own():
     inputs, angles = heads(3, 2, 1, 4, 8), tables(4, 8, B=3)
     assert_right(lesson, inputs, angles, upstream=randn(3, 3, 4, 8))
@@ -202,12 +151,6 @@ def test_results_have_the_layout_of_their_inputs():
     assert q_out.stride() == q.stride() and k_out.stride() == k.stride()
 
 
-def test_parts_of_one_packed_projection():
-    """q and k as slices of (B, T, (H + 2 Hk) · D), as a fused projection leaves them."""
-    packed = randn(2, 5, (4 + 2 + 2) * 8).unflatten(-1, (8, 8)).transpose(1, 2)
-    assert_right(lesson, dict(q=packed[:, :4], k=packed[:, 4:6]), tables(5, 8), upstream=randn(2, 6, 5, 8))
-
-
 @pytest.mark.parametrize("used", [0, 1], ids=["q", "k"])
 def test_only_one_result_used(used):
     """What the loss doesn't see has an upstream gradient of zero."""
@@ -217,26 +160,6 @@ def test_only_one_result_used(used):
         for f in (lesson.rope, lesson.rope_reference)
     )
     harness.assert_right(*pair, inputs, randn(1, 2, 3, 8))
-
-
-def test_q_is_used_again():
-    """Turned in place, the second use would see turned features, and its gradient would be wrong as well."""
-    inputs, angles = heads(1, 2, 2, 3, 8), tables(3, 8, first=2)
-    pair = (
-        lambda q, k, f=f: torch.cat(f(torch.sin(q), k, **angles), 1) + torch.cat([q, k], 1)
-        for f in (lesson.rope, lesson.rope_reference)
-    )
-    harness.assert_right(*pair, inputs, randn(1, 4, 3, 8))
-
-
-def test_scores_depend_on_the_distance():
-    """The reason for all this: q at m times k at n is q at m + 5 times k at n + 5."""
-    inputs = heads(1, 1, 1, 6, 16)
-    scores = []
-    for first in (0, 5):
-        q, k = lesson.rope(**inputs, **tables(6, 16, first=first))
-        scores.append(q @ k.mT)
-    torch.testing.assert_close(*scores, rtol=1e-4, atol=1e-4)
 
 
 def test_worked_example_turns_back_what_it_turned(monkeypatch):
