@@ -12,8 +12,11 @@ import torch.nn.functional as F
 from academy.judge import accuracy
 from academy.judge.elements import in_float64
 from academy.judge.fences import far_apart
+from annotated_examples.recurrences import gated_delta_rule as delta_rule
+from annotated_examples.recurrences import linear_attention
 from tests.kernels import harness
 from tests.kernels.harness import randn
+from tests.kernels.references import recurrence_by_steps
 
 #: Widths of keys and of values for which the launchers choose different tiles or warps.
 WIDTHS = [(D, E) for D in (16, 32, 64, 128, 256) for E in (16, 32, 64, 256)] + [(128, 128), (100, 33), (192, 256)]
@@ -112,3 +115,43 @@ def packed(lengths, behind=0, layout=lambda values: values, **shape) -> dict:
     ends = torch.tensor([0, *lengths]).cumsum(0).to(made["q"].device, torch.int32)
     state = randn(len(lengths), H, D, E)
     return {n: layout(x) for n, x in made.items()} | dict(initial_state=layout(state), cu_seqlens=ends)
+
+
+class Operation:
+    """Linear attention or the delta rule, of a file that may be a mutant. shape: of inputs, where nothing is said."""
+
+    def __init__(self, module, **shape):
+        self.module, self.shape, self.delta = module, shape, hasattr(module, "gated_delta_rule")
+        self.name, lesson = ("gated_delta_rule", delta_rule) if self.delta else ("linear_attention", linear_attention)
+        self.function, self.varlen = getattr(module, self.name), getattr(module, f"{self.name}_varlen")
+        self.reference, self.lesson = getattr(lesson, f"{self.name}_reference"), getattr(lesson, self.name)
+        self.launchers = [getattr(module, f"{self.name}_{way}") for way in ("forward", "backward")]
+
+    def tensors(self, **shape):
+        made = tensors(**self.shape | shape)
+        return with_beta(made) if self.delta else made
+
+    def packed(self, lengths, behind=0, **shape):
+        made = packed(lengths, behind, **self.shape | shape)
+        return with_beta(made) if self.delta else made
+
+    def heads_first(self, inputs) -> list:
+        """The inputs as the launchers take them."""
+        names = ("q", "k", "v", "g", *(["beta"] if self.delta else []))
+        return [*(inputs[name].transpose(1, 2) for name in names), inputs["initial_state"], None]
+
+    def with_sizes(self, **sizes) -> Callable:
+        return with_sizes(self.module.attend, self.launchers, **sizes)
+
+    def right(self, inputs, ups=None, **options):
+        return assert_right(self.function, self.reference, inputs, ups or upstreams(inputs), **options)
+
+    def close_to_steps(self, inputs, ups=None, most=2e-6):
+        """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
+        ups = ups or upstreams(inputs)
+        mine = results(self.function, inputs, ups)
+        exact = results(recurrence_by_steps, in_float64(inputs), ups)
+        for name, value in mine.items():
+            representable = exact[name].float().double()  # what is left may be too little for float32
+            assert accuracy.errors(value, representable).rms < most, name
+        return mine

@@ -15,15 +15,15 @@ from academy.judge.elements import in_float64
 from annotated_examples.common import chunks as common
 from annotated_examples.fast import gated_delta_rule as delta
 from annotated_examples.fast import linear_attention as linear
-from annotated_examples.recurrences import gated_delta_rule as delta_lesson
-from annotated_examples.recurrences import linear_attention as linear_lesson
 from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
-from tests.kernels.chunk_cases import results, upstreams, with_beta
+from tests.kernels.chunk_cases import Operation, results, upstreams
 from tests.kernels.harness import DEVICE, Mutant, randn
 from tests.kernels.references import recurrence_by_steps
 
 BF16 = torch.bfloat16
+#: Of the error, where the recurrence in float64 is the measure.
+MOST = 4 * torch.finfo(BF16).eps
 LINEAR_MUTANTS = [
     Mutant("state doesn't decay", " state * whole, input", " state, input"),
     Mutant("the state's gradient doesn't decay", " dstate * whole, input", " dstate, input"),
@@ -75,32 +75,13 @@ OF_SHARED = [
 ]  # fmt: skip
 
 
-class Operation:
-    """One of the two, of a file that may be a mutant."""
-
-    def __init__(self, module):
-        self.delta = hasattr(module, "gated_delta_rule")
-        name, lesson = ("gated_delta_rule", delta_lesson) if self.delta else ("linear_attention", linear_lesson)
-        self.function, self.varlen = getattr(module, name), getattr(module, f"{name}_varlen")
-        self.reference, self.lesson = getattr(lesson, f"{name}_reference"), getattr(lesson, name)
-        self.steps = recurrence_by_steps
-        self.attend, self.launchers = module.attend, module.LAUNCHERS
-
-    def tensors(self, dtype=BF16, **shape):
-        made = chunk_cases.tensors(**{"dtype": dtype, "D": 8, "E": 8} | shape)
-        return with_beta(made) if self.delta else made
-
-    def packed(self, lengths, behind=0, **shape):
-        made = chunk_cases.packed(lengths, behind, **{"dtype": BF16, "D": 8, "E": 8} | shape)
-        return with_beta(made) if self.delta else made
-
-    def right(self, inputs, **options):
-        return chunk_cases.assert_right(self.function, self.reference, inputs, upstreams(inputs), **options)
+def of(module):
+    return Operation(module, dtype=BF16, D=8, E=8)
 
 
 def check(module):
     """Everything a mutant has to get past."""
-    operation = Operation(module)
+    operation = of(module)
     operation.right(operation.tensors(B=2, T=70, Hk=2, H=4, E=72), scale=0.7)
     beside_nan(operation)
     reset(operation, 33)
@@ -109,7 +90,7 @@ def check(module):
 
 def in_parts(operation, D, LENGTH):
     inputs = operation.tensors(B=2, T=200, Hk=1, H=2, D=D, E=72, decay=0.01)
-    function = chunk_cases.with_sizes(operation.attend, operation.launchers, LENGTH=LENGTH)
+    function = operation.with_sizes(LENGTH=LENGTH)
     chunk_cases.assert_right(function, operation.reference, inputs, upstreams(inputs))
 
 
@@ -121,7 +102,7 @@ def beside_nan(operation):
     ups = upstreams(inputs)
     mine = results(operation.varlen, inputs, ups)
     clean = {n: torch.where(x.isnan(), 0, x) if x.is_floating_point() else x for n, x in inputs.items()}
-    exact = results(sequences_of(operation.steps), in_float64(clean), ups)
+    exact = results(sequences_of(recurrence_by_steps), in_float64(clean), ups)
     for name in ("o", "dq", "dk", "dv", "dg"):
         for rows in (slice(0, 5), slice(8, None)):
             assert accuracy.errors(mine[name][rows], exact[name][rows]).rms < 4 * torch.finfo(BF16).eps, name
@@ -132,21 +113,12 @@ def reset(operation, at):
     """A gate of −∞ forgets what came before, and nothing is NaN."""
     inputs = operation.tensors(T=70)
     inputs["g"][0, at, 0] = -math.inf
-    close_to_steps(operation, inputs)
-
-
-def close_to_steps(operation, inputs):
-    """Compared with the recurrence, where PyTorch's parallel form is no measure."""
-    ups = upstreams(inputs)
-    mine = results(operation.function, inputs, ups)
-    exact = results(operation.steps, in_float64(inputs), ups)
-    for name, value in mine.items():
-        assert accuracy.errors(value, exact[name]).rms < 4 * torch.finfo(BF16).eps, name
+    operation.close_to_steps(inputs, most=MOST)
 
 
 @pytest.fixture(params=[linear, delta], ids=["linear attention", "delta rule"])
 def operation(request):
-    return Operation(request.param)
+    return of(request.param)
 
 
 @pytest.mark.parametrize("module", [linear, delta], ids=["linear attention", "delta rule"])
@@ -162,13 +134,13 @@ test_shared_mutant_is_caught = harness.mutant_test(common, OF_SHARED, check, wit
 @pytest.mark.parametrize(("D", "E"), [(8, 8), (40, 72), (128, 16)])
 @pytest.mark.parametrize("dtype", [torch.float16, BF16], ids=harness.dtype_name)
 def test_widths(operation, dtype, D, E):
-    operation.right(operation.tensors(dtype, T=66, D=D, E=E))
+    operation.right(operation.tensors(T=66, dtype=dtype, D=D, E=E))
 
 
 @pytest.mark.parametrize("T", [1, 63, 64, 65])
 def test_lengths_around_a_chunk(operation, T):
     """One token's gates have so few gradients that twice PyTorch's error is a matter of luck."""
-    close_to_steps(operation, operation.tensors(T=T))
+    operation.close_to_steps(operation.tensors(T=T), most=MOST)
 
 
 @pytest.mark.parametrize("at", [0, 63, 64])
@@ -212,7 +184,7 @@ def test_sequences_of_many_lengths(operation):
 
 def test_similar_keys():
     """Trap 2 of the delta rule: an inverse whose powers are large."""
-    operation = Operation(delta)
+    operation = of(delta)
     inputs = operation.tensors(T=64, D=32, E=16, H=1)
     direction = F.normalize(randn(32), dim=0)
     inputs["k"].copy_(F.normalize(inputs["k"].float() + direction, dim=-1))
@@ -242,7 +214,7 @@ def test_what_is_left_to_the_lesson(operation, kind):
     """The same bits as the lesson's."""
     shape = dict(T=20, D=136) if kind == "wide" else dict(T=20)
     layout = harness.strided if kind == "sliced" else lambda values: values
-    inputs = operation.tensors(torch.float32 if kind == "float32" else BF16, layout=layout, **shape)
+    inputs = operation.tensors(dtype=torch.float32 if kind == "float32" else BF16, layout=layout, **shape)
     ups = upstreams(inputs)
     mine, lesson = results(operation.function, inputs, ups), results(operation.lesson, inputs, ups)
     assert all(torch.equal(mine[name], value) for name, value in lesson.items())
@@ -254,7 +226,7 @@ def test_what_is_left_to_the_lesson(operation, kind):
 @pytest.mark.parametrize("D", [16, 32, 64, 128])
 def test_every_width_compiles_right(operation, D, E, dtype):
     """H1 to H4, H6, with all sizes of tiles and numbers of warps that are chosen."""
-    operation.right(operation.tensors(dtype, B=2, T=300, Hk=2, H=4, D=D, E=E, decay=0.1))
+    operation.right(operation.tensors(dtype=dtype, B=2, T=300, Hk=2, H=4, D=D, E=E, decay=0.1))
 
 
 @pytest.mark.gpu
@@ -263,24 +235,9 @@ def test_every_width_compiles_right(operation, D, E, dtype):
 @pytest.mark.parametrize("sizes", [dict(BLOCK_T=16), dict(BLOCK_T=32), dict(LENGTH=64), dict(LENGTH=128)], ids=str)
 def test_chunks_that_are_asked_for(operation, sizes, D, dtype):
     """H1 to H4, H6 again: other sizes of chunks, and parts of a sequence."""
-    inputs = operation.tensors(dtype, B=2, T=300, Hk=2, H=4, D=D, E=64, decay=0.1)
-    function = chunk_cases.with_sizes(operation.attend, operation.launchers, **sizes)
+    inputs = operation.tensors(dtype=dtype, B=2, T=300, Hk=2, H=4, D=D, E=64, decay=0.1)
+    function = operation.with_sizes(**sizes)
     chunk_cases.assert_right(function, operation.reference, inputs, upstreams(inputs))
-
-
-@pytest.mark.gpu
-def test_more_than_2_to_the_31_elements(operation):
-    """H8: more elements than 32 bits count, in v and in the states, of which the last rows are compared."""
-    T = 2**18 + 64
-    shape = dict(B=1, T=T, Hk=1, D=64)
-    inputs = operation.tensors(H=1, E=8, **shape)
-    more = {n: x.expand(1, T, 64) for n, x in inputs.items() if n in ("g", "beta")}
-    v = torch.randn(1, T, 64, 128, device=DEVICE, dtype=BF16)
-    given = [inputs["q"], inputs["k"], v, more["g"] - 0.5, *([more["beta"]] if operation.delta else [])]
-    assert v.numel() >= 2**31
-    o = operation.function(*given)
-    alone = operation.function(*(x[:, -512:] for x in given))
-    torch.testing.assert_close(o[:, -128:], alone[:, -128:], rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.gpu

@@ -27,21 +27,15 @@ The traps of such kernels in use, beside linear attention's, and the check or mu
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
 import functools
-import math
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from academy.runtime import device
-from academy.judge import accuracy
-from academy.judge.elements import in_float64
 from annotated_examples.recurrences import gated_delta_rule as module
-from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
-from tests.kernels.chunk_cases import packed, results, upstreams, with_beta
-from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
-from tests.kernels.references import recurrence_by_steps
+from tests.kernels.chunk_cases import Operation, results, upstreams, with_beta
+from tests.kernels.harness import DEVICE, Mutant, randn
 
 MUTANTS = [
     Mutant("trap 1: the strict triangle is left out", "a = tl.where(place[:, None] > place[None, :], overlap, 0.0)", "a = overlap"),
@@ -69,7 +63,6 @@ MUTANTS = [
 ]  # fmt: skip
 
 right = functools.partial(chunk_cases.assert_right, module.gated_delta_rule, module.gated_delta_rule_reference)
-reference_varlen = sequences_of(module.gated_delta_rule_reference)
 
 
 def tensors(most=1.0, **shape):
@@ -89,21 +82,11 @@ def check(module):
     )
 
 
-def close_to_steps(module, inputs, ups, most=2e-6):
-    """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
-    mine = results(module.gated_delta_rule, inputs, ups)
-    exact = results(recurrence_by_steps, in_float64(inputs), ups)
-    for name, value in mine.items():
-        representable = exact[name].float().double()  # what is left may be too little for float32
-        assert accuracy.errors(value, representable).rms < most, name
-    return mine
-
-
 def strong_decay(module):
     """Trap 3 of linear attention, and trap 10: the gate comes before the question."""
     inputs = tensors(T=35, H=1)
     inputs["g"].fill_(-10.0)
-    close_to_steps(module, inputs, upstreams(inputs) | dict(state=None), 1e-6)
+    Operation(module).close_to_steps(inputs, upstreams(inputs) | dict(state=None), 1e-6)
 
 
 def similar_keys(module, dtype):
@@ -123,19 +106,6 @@ def test_check_passes():
 test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
 
 
-@pytest.mark.parametrize(("D", "E"), [(33, 20), (100, 130)])
-def test_widths(D, E):
-    """Trap 16."""
-    inputs = tensors(T=40, D=D, E=E, dtype=torch.bfloat16)
-    right(inputs, upstreams(inputs))
-
-
-@pytest.mark.parametrize("T", [1, 31, 32, 33, 70])
-def test_lengths_around_a_chunk(T):
-    inputs = tensors(T=T)
-    right(inputs, upstreams(inputs), truth=recurrence_by_steps)
-
-
 def test_similar_keys_in_bfloat16():
     """Trap 2 and trap 3."""
     similar_keys(module, torch.bfloat16)
@@ -145,15 +115,7 @@ def test_strong_gates_in_an_incomplete_chunk():
     """Trap 1."""
     inputs = tensors(T=32 + 17, H=1)
     inputs["g"].fill_(-20.0)
-    close_to_steps(module, inputs, upstreams(inputs))
-
-
-@pytest.mark.parametrize("at", [0, 20, 31, 32, 39])
-def test_a_reset(at):
-    """At a chunk's first token, inside of it, at its last one. Nothing passes a gate of −∞."""
-    inputs = tensors(T=40)
-    inputs["g"][0, at, 0] = -math.inf
-    assert (close_to_steps(module, inputs, upstreams(inputs))["dg"][0, at, 0] == 0).all()
+    Operation(module).close_to_steps(inputs, upstreams(inputs))
 
 
 def test_the_first_gate_has_nothing_to_fade():
@@ -161,37 +123,6 @@ def test_the_first_gate_has_nothing_to_fade():
     inputs = tensors(B=2, T=40)
     inputs["initial_state"].zero_()
     assert (results(module.gated_delta_rule, inputs, upstreams(inputs))["dg"][:, 0] == 0).all()
-
-
-@pytest.mark.parametrize("scale", [1, -0.3, 0], ids=str)
-def test_scale(scale):
-    """The scale once, forward and backward; H5: the int 1 is not compiled into the kernel."""
-    inputs = tensors(T=20)
-    right(inputs, upstreams(inputs), scale=scale)
-
-
-@pytest.mark.parametrize("BLOCK_T", [16, 64])
-def test_other_chunks(BLOCK_T):
-    """The size of a chunk changes nothing but rounding."""
-    inputs = {n: x.transpose(1, 2) if n != "initial_state" else x for n, x in tensors(T=70).items()}
-    ups = upstreams(inputs)
-    given = [inputs[n] for n in ("q", "k", "v", "g", "beta", "initial_state")]
-    forward = [module.gated_delta_rule_forward(*given, None, scale=0.5, BLOCK_T=size) for size in (None, BLOCK_T)]
-    backward = [
-        module.gated_delta_rule_backward(ups["o"], ups["state"], *given, None, scale=0.5, BLOCK_T=size)
-        for size in (None, BLOCK_T)
-    ]
-    for mine, usual in zip((*forward[1], *backward[1]), (*forward[0], *backward[0])):
-        assert accuracy.errors(mine, usual.double()).rms < 2e-6
-
-
-def test_no_gates_are_gates_of_zero():
-    """Trap 4: the same bits."""
-    inputs = tensors(T=40) | dict(g=torch.zeros(1, 40, 2, device=DEVICE))
-    ups = upstreams(inputs)
-    mine = results(module.gated_delta_rule, inputs, ups)
-    without = results(module.gated_delta_rule, inputs | dict(g=None), ups)
-    assert all(torch.equal(mine[name], value) for name, value in without.items())
 
 
 def test_a_value_is_overwritten():
@@ -210,108 +141,6 @@ def test_beta_of_zero_and_up_to_two(most):
     inputs = tensors(most, T=40)
     mine = right(inputs, upstreams(inputs))
     assert mine["dbeta"].abs().sum() > 0
-
-
-@pytest.mark.parametrize("missing", ["o", "state"])
-def test_loss_of_one_result(missing):
-    inputs = tensors(T=40)
-    right(inputs, upstreams(inputs) | {missing: None})
-
-
-def test_in_pieces():
-    inputs = tensors(T=70)
-    state, outs = inputs.pop("initial_state"), []
-    whole, final = module.gated_delta_rule(**inputs, initial_state=state, return_final_state=True)
-    for start, end in ((0, 33), (33, 34), (34, 70)):
-        piece = {n: x[:, start:end] for n, x in inputs.items()}
-        o, state = module.gated_delta_rule(**piece, initial_state=state, return_final_state=True)
-        outs.append(o)
-    assert accuracy.errors(torch.cat(outs, 1), whole.double()).rms < 4 * torch.finfo(torch.float32).eps
-    assert accuracy.errors(state, final.double()).rms < 4 * torch.finfo(torch.float32).eps
-
-
-@pytest.mark.parametrize("lengths", [[5, 0, 33, 1], [0, 0], []], ids=str)
-def test_varlen(lengths):
-    """Rows behind the last sequence are 0."""
-    inputs = with_beta(packed(lengths, 4, harness.nan_fenced, Hk=2, H=4))
-    ups = upstreams(inputs)
-    mine = results(module.gated_delta_rule_varlen, inputs, ups)
-    if lengths:
-        chunk_cases.assert_right(module.gated_delta_rule_varlen, reference_varlen, inputs, ups)
-    for name in ("o", "dq", "dk", "dv", "dg", "dbeta"):
-        assert (mine[name][sum(lengths) :] == 0).all(), name
-
-
-def test_a_sequence_of_nan_beside_others():
-    inputs = with_beta(packed([20, 20, 20], behind=3))
-    for name in "qkv":
-        inputs[name][20:40], inputs[name][60:] = math.nan, math.nan
-    mine = results(module.gated_delta_rule_varlen, inputs, upstreams(inputs))
-    for name in ("o", "dq", "dk", "dv"):
-        bad = mine[name].isnan().flatten(1).all(1)
-        assert torch.equal(bad.nonzero().flatten(), torch.arange(20, 40, device=DEVICE)), name
-        assert mine[name][~bad].isfinite().all(), name
-
-
-def test_every_grid_has_one_axis(monkeypatch):
-    """H7."""
-    grids = harness.grids(monkeypatch, module)
-    q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
-    beta = torch.empty(70_000, 4, 1, device=DEVICE)
-    module.gated_delta_rule_forward(q, q, v, None, beta, None, None, scale=1.0)
-    module.gated_delta_rule_backward(v, None, q, q, v, None, beta, None, None, scale=1.0)
-    assert grids == [(280_000,)] * 6 + [(140_000,)] * 3
-
-
-@pytest.mark.skipif(not device.INTERPRET, reason="on a card the memory isn't there")
-def test_offsets_beyond_32_bits():
-    """H8: token 2 begins 2³¹ elements behind token 0."""
-    chunk_cases.assert_the_same_far_apart(module.gated_delta_rule, tensors(T=3))
-
-
-@pytest.mark.gpu
-def test_more_than_2_to_the_31_elements():
-    """H8: more elements than 32 bits count, in v and in the states, of which the last rows are compared."""
-    T = 2**18 + 64
-    q, k = (torch.randn(1, T, 1, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
-    k = F.normalize(k.float(), dim=-1).bfloat16()
-    v = torch.randn(1, T, 64, 130, device=DEVICE, dtype=torch.bfloat16)
-    g, beta = torch.full((1, T, 64), -1.0, device=DEVICE), torch.rand(1, T, 64, device=DEVICE)
-    assert v.numel() > 2**31
-    o = module.gated_delta_rule(q, k, v, g, beta)
-    alone = module.gated_delta_rule(*(x[:, -512:] for x in (q, k, v, g, beta)))
-    torch.testing.assert_close(o[:, -128:], alone[:, -128:], rtol=2e-2, atol=2e-2)
-
-
-@pytest.mark.gpu
-def test_70_000_sequences_of_one_token():
-    """H7: of one token the whole difference is its value."""
-    q, k, v = (torch.randn(70_000, 1, 2, 16, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
-    beta = torch.rand(70_000, 1, 2, device=DEVICE)
-    o = module.gated_delta_rule(q, k, v, None, beta, scale=1.0)
-    exact = (q.double() * k.double()).sum(-1, keepdim=True) * beta.double()[..., None] * v.double()
-    torch.testing.assert_close(o.double(), exact, rtol=2e-2, atol=5e-2)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize(("D", "E"), chunk_cases.WIDTHS)
-def test_lengths_of_a_real_call(D, E, dtype):
-    """H1 to H4, H6: where compilers are known to go wrong. All sizes of tiles and numbers of warps that are chosen."""
-    inputs = tensors(B=2, T=500, Hk=2, H=4, D=D, E=E, dtype=dtype, decay=0.1)
-    right(inputs, upstreams(inputs))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("D", [16, 64])
-@pytest.mark.parametrize("BLOCK_T", [16, 32, 64])
-def test_chunks_of_all_sizes_compile_right(BLOCK_T, D, dtype):
-    """H1 to H4, H6 again: sizes of chunks that a caller of the launchers may ask for."""
-    inputs = tensors(B=2, T=200, Hk=2, H=4, D=D, E=64, dtype=dtype, decay=0.1)
-    launchers = module.gated_delta_rule_forward, module.gated_delta_rule_backward
-    function = chunk_cases.with_sizes(module.attend, launchers, BLOCK_T=BLOCK_T)
-    chunk_cases.assert_right(function, module.gated_delta_rule_reference, inputs, upstreams(inputs))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 The traps of such kernels in use, and the check or mutant ("…") that holds each:
 
 1. A mask after the exponential: ∞ · 0. `enormous_gates` in a chunk that isn't full, "trap 1: mask by multiplication".
-2. A difference of sums is positive, or no gate isn't a gate of 0: `enormous_gates`, `test_a_gate_of_zero_is_no_gate`.
+2. A difference of sums is positive, or no gate isn't a gate of 0: `enormous_gates`, `test_no_gates_are_gates_of_zero`.
 3. The gates' gradient by a difference: `strong_decay`, compared with the loop.
 4. Factors of both signs of G: `enormous_gates`, "trap 4: two factors".
 5. What passes from state to state is left out of dg, or dg is summed over heads: `test_loss_of_one_result`, mutants.
@@ -15,7 +15,7 @@ The traps of such kernels in use, and the check or mutant ("…") that holds eac
     sums in float32.
 11. A gate of −∞: `reset`, at a chunk's first token, in its middle, at its last.
 12. The first gate's gradient without an initial state isn't exactly 0: `no_gradient_without_effect`.
-13. Rows behind the last sequence, and nothing but empty sequences: `sequences`, `test_varlen_of_nothing`.
+13. Rows behind the last sequence, and nothing but empty sequences: `sequences`, `test_varlen`.
 14. The wrong end of a sequence in a mask: `test_varlen`.
 15. Tokens of two sequences meet: `test_a_sequence_of_nan_beside_others`.
 16. Products of float32 in TF32: "fp32 products in tf32", on a card.
@@ -64,8 +64,8 @@ from annotated_examples.recurrences import gated_delta_rule as delta_rule
 from annotated_examples.recurrences import linear_attention as module
 from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
-from tests.kernels.chunk_cases import packed, results, tensors, upstreams
-from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
+from tests.kernels.chunk_cases import Operation, packed, results, tensors, upstreams
+from tests.kernels.harness import DEVICE, Mutant, randn
 from tests.kernels.references import recurrence_by_steps
 
 MUTANTS = [
@@ -116,7 +116,6 @@ OF_SHARED = [
 ]  # fmt: skip
 
 right = functools.partial(chunk_cases.assert_right, module.linear_attention, module.linear_attention_reference)
-by_steps = functools.partial(right, truth=recurrence_by_steps)
 reference_varlen = sequences_of(module.linear_attention_reference)
 
 
@@ -139,16 +138,6 @@ def check(module):
     )
 
 
-def close_to_steps(module, inputs, ups):
-    """The results, compared with the recurrence in float64, where PyTorch's parallel form is no measure."""
-    mine = results(module.linear_attention, inputs, ups)
-    exact = results(recurrence_by_steps, in_float64(inputs), ups)
-    for name, value in mine.items():
-        representable = exact[name].float().double()  # what is left may be too little for float32
-        assert accuracy.errors(value, representable).rms < 2e-6, name
-    return mine
-
-
 def strong_decay(module):
     """Trap 3: taken as a difference of two sums dg keeps one digit here. PyTorch's parallel form loses digits, too."""
     inputs = tensors(T=64, D=64, E=64, Hk=1, H=1)
@@ -167,7 +156,7 @@ def enormous_gates(module):
         inputs = tensors(T=35, H=1)
         inputs["g"].copy_(torch.where(randn(*inputs["g"].shape) > 0, -size, 0.0))
         ups = upstreams(inputs)
-        close_to_steps(module, inputs, ups)
+        Operation(module).close_to_steps(inputs, ups)
 
 
 def reset(module, at):
@@ -175,7 +164,7 @@ def reset(module, at):
     inputs = tensors(T=70)
     inputs["g"][0, at, 0] = -math.inf
     ups = upstreams(inputs)
-    assert (close_to_steps(module, inputs, ups)["dg"][0, at, 0] == 0.0).all()
+    assert (Operation(module).close_to_steps(inputs, ups)["dg"][0, at, 0] == 0.0).all()
 
 
 def large_states_in_float16(module):
@@ -275,47 +264,11 @@ test_shared_mutant_is_caught = harness.mutant_test(common, OF_SHARED, check, wit
 # ---------------------------------------------------------------- values
 
 
-@pytest.mark.parametrize(("D", "E"), [(1, 1), (33, 20), (100, 130), (256, 16)])
-def test_widths(D, E):
-    """H4: an odd width of 16-bit numbers. D of 256 takes other tiles."""
-    inputs = tensors(T=40, D=D, E=E, dtype=torch.bfloat16)
-    right(inputs, upstreams(inputs))
-
-
-@pytest.mark.parametrize("T", [1, 31, 32, 33])
-def test_lengths_around_a_chunk(T):
-    """Trap 17, first half, and trap 9: the chunk's last token is not the tile's last lane."""
-    inputs = tensors(T=T)
-    by_steps(inputs, upstreams(inputs))
-
-
-@pytest.mark.parametrize("BLOCK_T", [32, 64])
-def test_chunks_of_all_sizes_agree(BLOCK_T):
-    """Trap 17."""
-    q, k, v, g, state = (x.transpose(1, 2) for x in tensors(T=70).values())
-    saved, ups = (q, k, v, g, state.transpose(1, 2), None), (randn(*v.shape), None)
-    in_tiles = lambda size: (  # noqa: E731
-        *module.linear_attention_forward(*saved, scale=0.3, BLOCK_T=size),
-        *module.linear_attention_backward(*ups, *saved, scale=0.3, BLOCK_T=size),
-    )
-    for mine, other in zip(in_tiles(BLOCK_T), in_tiles(16)):
-        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
 def test_every_dtype_of_gates(dtype):
     inputs = tensors(T=20, dtype=dtype)
     inputs["g"] = inputs["g"].to(dtype)
     right(inputs, upstreams(inputs))
-
-
-def test_a_gate_of_zero_is_no_gate():
-    """Trap 2: the same bits."""
-    inputs = tensors(B=2, T=40) | dict(g=torch.zeros(2, 40, 2, device=DEVICE))
-    ups = upstreams(inputs)
-    mine = results(module.linear_attention, inputs, ups)
-    without = results(module.linear_attention, {n: x for n, x in inputs.items() if n != "g"}, ups)
-    assert all(torch.equal(mine[name], value) for name, value in without.items())
 
 
 def test_small_gates_over_a_long_sequence():
@@ -326,28 +279,6 @@ def test_small_gates_over_a_long_sequence():
     chunk_cases.assert_right(module.linear_attention, recurrence_by_steps, inputs, upstreams(inputs) | dict(state=None))
 
 
-@pytest.mark.parametrize("scale", [1, 1.0, -0.3, 0], ids=str)
-def test_scale(scale):
-    """Trap 8. H5: the int 1 is not compiled into the kernel."""
-    inputs = tensors(T=20)
-    right(inputs, upstreams(inputs), scale=scale)
-    assert isinstance(common.contract(*(inputs[n] for n in "qkvg"), scale, None, False), float)
-
-
-@pytest.mark.parametrize("missing", ["o", "state"])
-def test_loss_of_one_result(missing):
-    """Trap 5: a loss of the final state alone reaches every gate, of each head by itself."""
-    inputs = tensors(T=40, H=3)
-    mine = right(inputs, upstreams(inputs) | {missing: None})
-    assert (mine["dg"][..., 0] != mine["dg"][..., 1]).any() and mine["dg"].abs().sum() > 0
-
-
-@pytest.mark.parametrize("at", [0, 16, 31, 32])
-def test_reset(at):
-    """Trap 11: at a chunk's first token, in its middle, at its last token."""
-    reset(module, at)
-
-
 def test_large_numbers_and_the_same_bits_twice():
     inputs = {n: x * 100 for n, x in tensors(T=70).items()}
     ups = upstreams(inputs)
@@ -356,21 +287,6 @@ def test_large_numbers_and_the_same_bits_twice():
 
 
 # ---------------------------------------------------------------- states
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
-def test_in_pieces(dtype):
-    """A long sequence in one call is the same as in three, which hand on the state."""
-    inputs = tensors(T=100, dtype=dtype)
-    state, outs = inputs.pop("initial_state"), []
-    whole, final = module.linear_attention(**inputs, initial_state=state, return_final_state=True)
-    for start, end in ((0, 33), (33, 34), (34, 100)):
-        piece = {n: x[:, start:end] for n, x in inputs.items()}
-        o, state = module.linear_attention(**piece, initial_state=state, return_final_state=True)
-        outs.append(o)
-    eps = torch.finfo(dtype).eps
-    assert accuracy.errors(torch.cat(outs, 1), whole.double()).rms < 4 * eps
-    assert accuracy.errors(state, final.double()).rms < 4 * eps and state.dtype == torch.float32
 
 
 @pytest.mark.parametrize("shape", [dict(T=0), dict(B=0), dict(H=0)], ids=str)
@@ -386,33 +302,6 @@ def test_empty(shape):
 
 
 # ---------------------------------------------------------------- packed sequences
-
-
-@pytest.mark.parametrize("lengths", [[70], [32, 32], [5, 0, 33, 1, 0], [1] * 4], ids=str)
-def test_varlen(lengths):
-    """Trap 14: every sequence has its own end."""
-    sequences(module, lengths, Hk=2, H=4)
-
-
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]], ids=str)
-def test_varlen_of_nothing(lengths):
-    """Trap 13: no tokens, or no sequences. Rows behind the last one are 0."""
-    inputs = packed(lengths, behind=7)
-    mine = results(module.linear_attention_varlen, inputs, upstreams(inputs))
-    assert (mine["o"] == 0).all() and torch.equal(mine["state"], inputs["initial_state"])
-    assert all((mine[name] == 0).all() for name in ("dq", "dk", "dv", "dg"))
-
-
-def test_a_sequence_of_nan_beside_others():
-    """Trap 15: tokens of two sequences never meet, and NaN behind the last sequence reaches nothing."""
-    inputs = packed([20, 20, 20], behind=3)
-    for name in "qkv":
-        inputs[name][20:40], inputs[name][60:] = math.nan, math.nan
-    mine = results(module.linear_attention_varlen, inputs, upstreams(inputs))
-    for name in ("o", "dq", "dk", "dv"):
-        bad = mine[name].isnan().flatten(1).all(1)
-        assert torch.equal(bad.nonzero().flatten(), torch.arange(20, 40, device=DEVICE)), name
-        assert mine[name][~bad].isfinite().all(), name
 
 
 @pytest.mark.parametrize("offsets", [[0, 30, 10], [-5, 10, 20], [0, 5, 10**6], [3, 10, 15]], ids=str)
@@ -431,16 +320,6 @@ def test_offsets_that_make_no_sense(offsets):
 
 
 # ---------------------------------------------------------------- large tensors
-
-
-def test_every_grid_has_one_axis(monkeypatch):
-    """H7: axes 1 and 2 end at 65,535, and there are more sequences of one token than that."""
-    grids = harness.grids(monkeypatch, module)
-    q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
-    state = None
-    module.linear_attention_forward(q, q, v, None, state, None, scale=1.0)
-    module.linear_attention_backward(v, None, q, q, v, None, state, None, scale=1.0)
-    assert grids == [(280_000,)] * 4 + [(140_000,)] * 2
 
 
 @pytest.mark.parametrize("lesson", [module, delta_rule], ids=["linear attention", "delta rule"])
@@ -511,54 +390,6 @@ def test_narrow_values_are_padded(D, E, width):
     q, v = (torch.empty(1, 1, 70, size, dtype=torch.float16) for size in (D, E))
     assert module.sizes(q, v, None, None)["BLOCK_E"] == width
     assert module.sizes(q.float(), v.float(), None, None)["BLOCK_E"] <= 32
-
-
-@pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")
-def test_offsets_beyond_32_bits():
-    """H8: token 2 begins 2³¹ elements behind token 0."""
-    chunk_cases.assert_the_same_far_apart(module.linear_attention, tensors(T=3))
-
-
-@pytest.mark.gpu
-def test_more_than_2_to_the_31_elements():
-    """H8: more elements than 32 bits count, in v and in the states, of which the last rows are compared."""
-    T = 2**18 + 64
-    q, k = (torch.randn(1, T, 1, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
-    v = torch.randn(1, T, 64, 130, device=DEVICE, dtype=torch.bfloat16)
-    g = torch.full((1, T, 64), -1.0, device=DEVICE)
-    assert v.numel() > 2**31
-    o = module.linear_attention(q, k, v, g)
-    alone = module.linear_attention(*(x[:, -512:] for x in (q, k, v, g)))
-    torch.testing.assert_close(o[:, -128:], alone[:, -128:], rtol=2e-2, atol=2e-2)
-
-
-@pytest.mark.gpu
-def test_70_000_sequences_of_one_token():
-    q, k, v = (torch.randn(70_000, 1, 2, 16, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
-    o = module.linear_attention(q, k, v, scale=1.0)
-    exact = (q.double() * k.double()).sum(-1, keepdim=True) * v.double()
-    torch.testing.assert_close(o.double(), exact, rtol=2e-2, atol=5e-2)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize(("D", "E"), chunk_cases.WIDTHS)
-def test_lengths_of_a_real_call(D, E, dtype):
-    """H1 to H4, H6: where compilers are known to go wrong. All sizes of tiles and numbers of warps that are chosen."""
-    inputs = tensors(B=2, T=500, Hk=2, H=4, D=D, E=E, dtype=dtype, decay=0.1)
-    right(inputs, upstreams(inputs))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-@pytest.mark.parametrize("D", [16, 64])
-@pytest.mark.parametrize("BLOCK_T", [16, 32, 64])
-def test_chunks_of_all_sizes_compile_right(BLOCK_T, D, dtype):
-    """H1 to H4, H6 again: sizes of chunks that a caller of the launchers may ask for."""
-    inputs = tensors(B=2, T=200, Hk=2, H=4, D=D, E=64, dtype=dtype, decay=0.1)
-    launchers = module.linear_attention_forward, module.linear_attention_backward
-    function = chunk_cases.with_sizes(module.attend, launchers, BLOCK_T=BLOCK_T)
-    chunk_cases.assert_right(function, module.linear_attention_reference, inputs, upstreams(inputs))
 
 
 # ---------------------------------------------------------------- errors
