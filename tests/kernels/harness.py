@@ -158,15 +158,6 @@ def mutant_parameters(mutants: list, check: Callable | None = None) -> list:
     return [pytest.param(*((c, m) if c else (m,)), id=str(m), marks=marks(m)) for c, m in pairs]
 
 
-def mutants_in(value):
-    """All mutants in a list of them, or in tuples with other things."""
-    if isinstance(value, Mutant):
-        yield value
-    elif isinstance(value, list | tuple):  # the parameters of a test, too
-        for each in value:
-            yield from mutants_in(each)
-
-
 def on_device(value):
     """An argument: a tensor of the CPU is moved to where kernels run."""
     return value.to(DEVICE) if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value

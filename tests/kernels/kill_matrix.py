@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import inspect
 from collections.abc import Iterator
 from functools import cache
@@ -35,7 +36,7 @@ from academy.judge import kernel_mutants, process, public
 from academy.judge.mutants import Mutant, code_of, mutated, upon
 from academy.judge.session import Given, Session
 from tests.judge.test_public import ALWAYS, LONG
-from tests.kernels import harness, test_derivatives
+from tests.kernels import test_derivatives, test_harness
 
 COLUMNS = ("walk", "formula", "exact", "derivatives", "nightly", "engine")
 #: Of processor time for one check of a mutant.
@@ -55,10 +56,10 @@ class Named(NamedTuple):
 def by_hand(files: list[str]) -> Iterator[Named]:
     for path in sorted(FOLDER.glob("test_*.py")):
         if "Mutant(" in path.read_text("utf-8") and (not files or path.name in files):
-            tests = harness.importlib.import_module(f"tests.kernels.{path.stem}")
+            tests = importlib.import_module(f"tests.kernels.{path.stem}")
             for name, test in vars(tests).items():
                 for mark in getattr(test, "pytestmark", ()):
-                    for mutant in harness.mutants_in(mark.args[1:]):
+                    for mutant in test_harness.mutants_in(mark.args[1:]):
                         yield Named(f"{path.stem}::{name}", mutant, *changed(tests, test, mutant))
 
 

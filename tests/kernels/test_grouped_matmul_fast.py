@@ -307,6 +307,13 @@ def test_the_same_bits_every_time(times):
 
 
 @pytest.mark.gpu
+def test_nobody_waits():
+    offsets, inputs = ends((40, 0, 25)), rows_of((40, 0, 25), 5, K=24, N=40, dtype=torch.bfloat16)
+    call = lambda a, b, bias: fast.grouped_matmul(a, b, offsets, bias=bias)  # noqa: E731
+    harness.assert_nobody_waits(lambda: harness.gradients(call, inputs))
+
+
+@pytest.mark.gpu
 def test_more_than_2_to_31_elements():
     """In front of an expert's matrix, and in front of a row."""
     b = torch.zeros(33, 8192, 8192, dtype=torch.bfloat16, device=DEVICE)

@@ -245,6 +245,13 @@ def test_a_plan_that_is_there(module, sizes):
     assert torch.equal(out, on(experts, module.moe_mlp)(**inputs))
 
 
+@pytest.mark.gpu
+@BOTH
+def test_nobody_waits(module, sizes):
+    inputs, experts = layer(**sizes), chosen()
+    harness.assert_nobody_waits(lambda: harness.gradients(on(experts, module.moe_mlp), inputs))
+
+
 FINE = layer() | dict(experts=torch.zeros(11, 2, dtype=torch.int32, device=DEVICE))
 BAD = [
     (TypeError, "x", dict(x=[1.0])),
