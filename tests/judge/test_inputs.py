@@ -253,7 +253,7 @@ VERDICTS = {
 
 @interpreted
 @pytest.mark.parametrize("name", VERDICTS)
-@pytest.mark.parametrize("seeds", [2, pytest.param(100, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seeds", [2, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
 def test_a_verdict_does_not_depend_on_the_seed(name, seeds):
     (made,) = File(ROOT / f"tests/{name}.py").load()
     groups = ["layouts", "values", "magnitudes", "dtypes"]
