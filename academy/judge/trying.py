@@ -44,6 +44,8 @@ from academy.traces.observer import jitted_files
 
 #: A result that may be wrong by chance only is judged over so many draws of the inputs.
 DRAWS = 16
+#: So many times the error of rounding a reference's steps, where that leaves no digit.
+NO_DIGIT = 16
 #: A result, PyTorch's, and the one in float64.
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 #: Of a tensor, what is compared by itself; the rest is 0.
@@ -54,6 +56,7 @@ _ONCE = (
     "PyTorch's once_differentiable is passed by where gradients are asked for by name, as here, or the upstream one is "
     "a constant (academy.runtime.autograd.once_differentiable raises there, too)"
 )
+_OWN = "the second derivative that its backward pass applies is another than the reference's"
 _FORWARD = ": raise an error if an input carries a tangent, or make it right"
 STATES = ("right", "refused", "remark", "skipped", "wrong", "died")
 
@@ -315,7 +318,8 @@ class Attempt:
                 message = elements.difference(name, given, peer, precise, eps=eps)
                 if message and not self.unlucky(name, part, three):
                     by_chance = elements.perhaps_by_chance(given, peer, precise)
-                    near = self.trial.offset or self.trial.values in special.WHOLE or self.trial.values and by_chance
+                    large = self.trial.offset or self.trial.scale > 1
+                    near = large or self.trial.values in special.WHOLE or self.trial.values and by_chance
                     if not near or not self.as_if_rounded(name, part, three, inputs, upstreams):
                         raise Wrong(message)
                     lost = lost or message
@@ -377,17 +381,21 @@ class Attempt:
         upstreams: list[torch.Tensor] | None,
     ) -> bool:
         """Whether a result is as far off as the exact one is after the last bits of the inputs, and of each step of the
-        reference, have changed. Twice as much is allowed, of several such changes."""
-        found, _, precise = map(part, three)
-        ours, allowed = accuracy.errors(found, precise), []
+        reference, have changed. Twice as much is allowed, of several such changes; more where they leave no digit: how
+        large what is left may be is less sure than how many digits are. A NaN or an infinity is no lost digit."""
+        found, peer, precise = map(part, three)
+        if not torch.equal(non_finite.kinds(found), non_finite.kinds(peer)):
+            return False
+        ours, allowed = accuracy.errors(found, precise, peer.isfinite()), []
         eps = max(torch.finfo(value.dtype).eps for value in inputs.values() if elements.floating(value))
         for number in range(DRAWS // 2):
             with steps.Steps(eps, self.trial.seed + number):
                 moved = {name: value * 1 for name, value in elements.in_float64(inputs).items()}
                 results, _ = self.results(self.subject.reference, moved, upstreams)
-            allowed.append(accuracy.errors(part(results[name].cpu()), precise))
+            allowed.append(accuracy.errors(part(results[name].cpu()), precise, peer.isfinite()))
         rms, largest = (max(getattr(each, which) for each in allowed) for which in ("rms", "largest"))
-        return rms >= 1 or ours.rms <= 2 * rms and ours.largest <= 2 * largest  # 1: no digit is certain
+        times = 2 if rms < 1 else NO_DIGIT
+        return ours.rms <= times * rms and ours.largest <= times * largest
 
     def expected(
         self,
@@ -580,25 +588,32 @@ class Attempt:
         loss = torch.sum if self.trial.detail == "sum" else lambda out: (out * out).sum()
         inputs = self.inputs()
         try:
-            found = self._penalised(self.subject.function, inputs, loss)
+            found, on_purpose = self._penalised(self.subject.function, inputs, loss)
         except RuntimeError:
             return
-        wanted = self._penalised(self.subject.reference, inputs, loss)
-        advice = f": {_ONCE if 'once_differentiable' in _text(self.subject) else _TWICE}"
+        wanted, _ = self._penalised(self.subject.reference, inputs, loss)
+        advice = f": {_OWN if on_purpose else _ONCE if 'once_differentiable' in _text(self.subject) else _TWICE}"
         for name, gradient in found.items():
             try:
                 self.near(f"the gradient of {name} through a gradient penalty", gradient, wanted[name], advice)
             except Wrong as wrong:
+                if on_purpose:
+                    raise
                 raise Remark(str(wrong)) from None
 
-    def _penalised(self, function: Callable, inputs: dict[str, Any], loss: Callable) -> dict[str, torch.Tensor]:
+    def _penalised(
+        self, function: Callable, inputs: dict[str, Any], loss: Callable
+    ) -> tuple[dict[str, torch.Tensor], bool]:
+        """The gradients of the loss and of the squares of its gradients; and whether a second derivative is there on
+        purpose: a Function that a backward pass applies."""
         leaves = {n: v.detach().clone().requires_grad_() if elements.floating(v) else v for n, v in inputs.items()}
         wanted = {n: v for n, v in leaves.items() if torch.is_tensor(v) and v.requires_grad}
         value = loss(_first_tensor(self.call(function, **leaves)))
         grads = torch.autograd.grad(value, list(wanted.values()), create_graph=True, allow_unused=True)
         penalty = sum((grad.float().pow(2).sum() for grad in grads if grad is not None), torch.zeros(()))
+        on_purpose = bool(_applied(*grads) - _applied(value))
         found = torch.autograd.grad(value + penalty.to(value.device), list(wanted.values()), allow_unused=True)
-        return {n: g if g is not None else torch.zeros_like(v) for (n, v), g in zip(wanted.items(), found)}
+        return {n: g if g is not None else torch.zeros_like(v) for (n, v), g in zip(wanted.items(), found)}, on_purpose
 
     def _forward_mode(self) -> None:
         inputs = self.inputs()
@@ -697,6 +712,17 @@ def _first_tensor(result: Any) -> torch.Tensor:
     if found is None:
         raise Skipped("it gives no tensor")
     return found
+
+
+def _applied(*results: torch.Tensor | None) -> set[Any]:
+    """Calls of a `torch.autograd.Function` that results come of."""
+    known, left = set(), [result.grad_fn for result in results if result is not None]
+    while left:
+        node = left.pop()
+        if node is not None and node not in known:
+            known.add(node)
+            left += [before for before, _ in node.next_functions]
+    return {node for node in known if isinstance(node, torch.autograd.function.BackwardCFunction)}
 
 
 def _synchronize() -> None:
