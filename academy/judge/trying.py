@@ -318,9 +318,10 @@ class Attempt:
                 message = elements.difference(name, given, peer, precise, eps=eps)
                 if message and not self.unlucky(name, part, three):
                     by_chance = elements.perhaps_by_chance(given, peer, precise)
-                    large = self.trial.offset or self.trial.scale > 1
-                    near = large or self.trial.values in special.WHOLE or self.trial.values and by_chance
-                    if not near or not self.as_if_rounded(name, part, three, inputs, upstreams):
+                    near = self.trial.offset or self.trial.values in special.WHOLE or self.trial.values and by_chance
+                    if not (near or self.trial.scale > 1) or not self.as_if_rounded(
+                        name, part, three, inputs, upstreams, digits=bool(near)
+                    ):
                         raise Wrong(message)
                     lost = lost or message
         if lost:
@@ -379,10 +380,14 @@ class Attempt:
         three: Three,
         inputs: dict[str, Any],
         upstreams: list[torch.Tensor] | None,
+        digits: bool,
     ) -> bool:
         """Whether a result is as far off as the exact one is after the last bits of the inputs, and of each step of the
         reference, have changed. Twice as much is allowed, of several such changes; more where they leave no digit: how
-        large what is left may be is less sure than how many digits are. A NaN or an infinity is no lost digit."""
+        large what is left may be is less sure than how many digits are. A NaN or an infinity is no lost digit.
+
+        digits: if not, that is asked only where they leave none, as of a gradient that is 0 but for rounding.
+        """
         found, peer, precise = map(part, three)
         if not torch.equal(non_finite.kinds(found), non_finite.kinds(peer)):
             return False
@@ -394,7 +399,7 @@ class Attempt:
                 results, _ = self.results(self.subject.reference, moved, upstreams)
             allowed.append(accuracy.errors(part(results[name].cpu()), precise, peer.isfinite()))
         rms, largest = (max(getattr(each, which) for each in allowed) for which in ("rms", "largest"))
-        times = 2 if rms < 1 else NO_DIGIT
+        times = NO_DIGIT if rms >= 1 else 2 if digits else 0
         return ours.rms <= times * rms and ours.largest <= times * largest
 
     def expected(
