@@ -25,8 +25,8 @@ CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 TOOLS = ("judge", "trace", "compile", "simulate", "exercise check")
 #: The exit status of a tool.
 STATUS = {"faulty": 1, "right": 0, "missed": 1, "blamed": 0}
-#: A line of the file, a line that a message mentions, or an element.
-PLACE = re.compile(r"\.py:\d+|\bline \d+|\[\d+(, \d+)*\]")
+#: A line of the file, a line that a message mentions, or an element; of a result that is one number, the result.
+PLACE = re.compile(r"\.py:\d+|\bline \d+|\[\d+(, \d+)*\]|\bout is \S+, should be ")
 
 
 @dataclass(frozen=True)
