@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from academy.judge import accuracy
@@ -64,6 +65,11 @@ def difference(
     allowed = max(2 * theirs, accuracy.MAX_FLOOR * max(eps, torch.finfo(result.dtype).eps) * scale)
     near = (result.double() - reference).abs() <= allowed
     place = first(~(near | same(result, pytorch)))
+    if place is None and result.numel():  # each alone is near enough
+        off = (result.double() - reference).abs()
+        farthest = torch.where(off.isfinite(), off, 0.0).argmax().item()
+        index = tuple(map(int, np.unravel_index(int(farthest), tuple(result.shape))))
+        return f"{name}: {problem}; farthest off: {_of(name, index, result, reference)}"
     return f"{name}: {problem}" if place is None else at(name, place, result, pytorch)
 
 
@@ -110,15 +116,20 @@ def first(wrong: torch.Tensor) -> tuple[tuple[int, ...], int] | None:
 def at(name: str, place: tuple[tuple[int, ...], int], value: torch.Tensor, wanted: torch.Tensor) -> str:
     """`y[1, 3] is 0.5, should be 0.25; row 1 is the first that is wrong`."""
     index, count = place
-    element = f"{name}[{', '.join(map(str, index))}]" if index else name
-    never = value.is_floating_point() and value.numel() and memory.unwritten(value)[index]
-    is_, should = value[index].item(), wanted[index].item()
-    digits = 6 if shown(is_) != shown(should) else 17  # they differ in the last bits
-    got = "was never written" if never else f"is {shown(is_, digits)}"
-    message = f"{element} {got}, should be {shown(should, digits)}"
+    message = _of(name, index, value, wanted)
     if len(index) == 2:
         return f"{message}; row {index[0]} is the first that is wrong"
     return f"{message} ({count} of {value.numel()} elements are wrong)" if value.numel() > 1 else message
+
+
+def _of(name: str, index: tuple[int, ...], value: torch.Tensor, wanted: torch.Tensor) -> str:
+    element = f"{name}[{', '.join(map(str, index))}]" if index else name
+    never = value.is_floating_point() and value.numel() and memory.unwritten(value)[index]
+    is_, should = value[index].item(), wanted[index].item()
+    # those of float32, or more, where the numbers differ in their last bits
+    digits = next((few for few in (6, 9) if shown(is_, few) != shown(should, few)), 17)
+    got = "was never written" if never else f"is {shown(is_, digits)}"
+    return f"{element} {got}, should be {shown(should, digits)}"
 
 
 def shown(value: Any, digits: int = 6) -> str:

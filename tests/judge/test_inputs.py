@@ -236,6 +236,31 @@ def test_the_luck_of_one_draw_decides_nothing(times, right):
     assert found == {"right"} if right else "wrong" in found
 
 
+@interpreted
+@pytest.mark.parametrize(
+    "large, states",
+    [
+        (lambda var: var, {"right", "remark"}),
+        (lambda var: 300 * var, {"wrong"}),
+        (lambda var: var * float("nan"), {"wrong"}),
+        (lambda var: var * 0 + float("inf"), {"wrong"}),
+    ],
+    ids=["rounding", "300 times as much", "NaN", "infinity"],
+)
+def test_where_rounding_leaves_no_digit_the_size_is_looked_at(large, states):
+    """The reference takes a variance for E[x²] − E[x]² itself; the function adds in another order."""
+
+    def function(x):
+        found = (x * x).flip(1).mean(1) - x.flip(1).cumsum(1)[:, -1].div(x.shape[1]) ** 2
+        return large(found) if x.detach().min() > 5e3 else found
+
+    made = subject.of_functions(
+        function, lambda x: (x * x).mean(1) - x.mean(1) ** 2, {"x": "rows cols"}, dtypes=("float32",)
+    )
+    (trial,) = [each for each in Plan(made).trials(["magnitudes"]) if each.name.startswith("values around 10⁴")]
+    assert {attempt(made, replace(trial, seed=seed)).state for seed in range(8)} <= states
+
+
 #: Ten functions, five of them right.
 VERDICTS = {
     "judge/kernels/rows": True,
