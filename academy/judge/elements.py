@@ -13,7 +13,7 @@ from academy.traces import memory
 #: A result with up to so many times the errors that are allowed may be bad luck. So may one of a few elements, where
 #: what is left of a sum can be small: with errors of up to so many eps.
 CHANCE = 8
-FEW, FEW_CHANCE = 8, 1 << 13
+FEW_CHANCE = 1 << 13
 
 
 def floating(value: Any) -> bool:
@@ -103,7 +103,7 @@ def perhaps_by_chance(result: torch.Tensor, pytorch: torch.Tensor, reference: to
     ours, theirs = accuracy.errors(result, reference, finite), accuracy.errors(pytorch, reference, finite)
     eps = torch.finfo(result.dtype).eps
     rms, largest = max(2 * theirs.rms, accuracy.RMS_FLOOR * eps), max(2 * theirs.largest, accuracy.MAX_FLOOR * eps)
-    chance = max(CHANCE, FEW_CHANCE * eps / rms) if result.numel() <= FEW else CHANCE
+    chance = max(CHANCE, FEW_CHANCE * eps / rms) if result.numel() <= accuracy.FEW else CHANCE
     return ours.rms <= chance * rms and ours.largest <= chance * largest
 
 

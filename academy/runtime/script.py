@@ -52,11 +52,10 @@ def main(
     if cases:
         functions = (function, pytorch or reference, reference)
         for case in cases:
+            others = {name: value for name, value in case.items() if not isinstance(value, tuple)}
             for dtype in dtypes:
-                drawn = {name: torch.randn(shape) for name, shape in case.items() if isinstance(shape, tuple)}
-                inputs = {name: values.to(device.DEVICE, dtype) for name, values in drawn.items()}
-                others = {name: value for name, value in case.items() if name not in drawn}
-                _compare(report, inputs, others, functions, differentiable, eps)
+                draw = functools.partial(_drawn, case, dtype)
+                _compare(report, draw, others, functions, differentiable, eps)
     else:
         found = plugged("said")(file, function, reference)
         if not found:
@@ -69,23 +68,38 @@ def main(
         functions = (subject.function, pytorch or subject.reference, subject.reference)
         for sizes, options in tried:
             for dtype in subject.dtypes:
-                inputs = subject.make(sizes, getattr(torch, dtype), seed=0)
-                inputs |= {name: inputs[name].float() for name in said.float32}
-                _compare(report, inputs, options, functions, said.differentiable, eps)
+                draw = functools.partial(_made, subject, sizes, getattr(torch, dtype), said.float32)
+                _compare(report, draw, options, functions, said.differentiable, eps)
     status = report.print()
     if not device.INTERPRET:
         plugged("speed")(file)
     sys.exit(status)
 
 
-def _compare(
-    report, inputs: dict, options: dict, functions: tuple[Callable, ...], differentiable: bool, eps: float
-) -> None:
-    """One case in one dtype: every returned tensor, and the gradient of every floating input."""
+def _drawn(case: dict, dtype: torch.dtype, seed: int) -> dict:
+    """From the program's generator, whose state the draws before have changed."""
+    shapes = {name: shape for name, shape in case.items() if isinstance(shape, tuple)}
+    return {name: torch.randn(shape).to(device.DEVICE, dtype) for name, shape in shapes.items()}
+
+
+def _made(subject, sizes: dict, dtype: torch.dtype, float32: tuple[str, ...], seed: int) -> dict:
+    inputs = subject.make(sizes, dtype, seed=seed)
+    return inputs | {name: inputs[name].float() for name in float32}
+
+
+def _compare(report, draw: Callable[[int], dict], options: dict, functions: tuple, differentiable: bool, eps: float):
+    """One case in one dtype: every returned tensor, and the gradient of every floating input. draw: seed -> inputs."""
     called = [functools.partial(function, **options) for function in functions]
     upstream = lambda outs: [torch.randn(out.shape).to(device.DEVICE, out.dtype) for out in outs]  # noqa: E731
-    for name, ours, theirs, exact in plugged("three")(*called, inputs, upstream, None if differentiable else ()):
-        report.compare(name, _described(inputs, options), ours, theirs.to(ours.dtype), exact, eps)
+
+    def results(seed: int) -> dict[str, tuple]:
+        found = plugged("three")(*called, draw(seed), upstream, None if differentiable else ())
+        return {name: (ours, theirs.to(ours.dtype), exact) for name, ours, theirs, exact in found}
+
+    described = _described(draw(0), options)
+    for name, three in results(0).items():
+        again = lambda name=name: (results(seed)[name] for seed in range(1, 16))  # noqa: E731
+        report.compare(name, described, *three, eps, again)
 
 
 def _described(inputs: dict, options: dict) -> str:

@@ -86,6 +86,23 @@ def test_errors_do_not_depend_on_scale(scale, n):
     assert plain.largest == pytest.approx(scaled.largest, rel=1e-6)
 
 
+@pytest.mark.parametrize("times, right", [(1.0, True), (1.8, True), (3.0, False), (float("nan"), False)])
+def test_a_few_numbers_are_judged_over_several_draws(times, right):
+    """In the first, PyTorch's error happens to be 0."""
+
+    def three(seed):
+        exact, generator = torch.tensor(1.0, dtype=torch.float64), torch.Generator().manual_seed(seed)
+        ours, theirs = 1e-3 * torch.randn(2, generator=generator, dtype=torch.float64)
+        return (exact + times * ours).float(), (exact + (theirs if seed else 0)).float(), exact
+
+    report = accuracy.Report()
+    report.compare("out", "a loss", *three(0), again=lambda: (three(seed) for seed in range(1, 16)))
+    assert accuracy.problem(*three(0)) and (report.exit_status == 0) is right
+    report = accuracy.Report()
+    report.compare("out", "many", *(one.expand(9) for one in three(0)), again=lambda: pytest.fail("nine are enough"))
+    assert report.exit_status == 1
+
+
 def test_report_status_and_table(capsys):
     report = accuracy.Report()
     assert report.exit_status == 1, "nothing compared is not a success"
