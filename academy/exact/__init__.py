@@ -33,6 +33,6 @@ is the same in practice, and no theorem.
 
 from __future__ import annotations
 
-from academy.exact.compare import Session, Verdict, compared, without_rounding
+from academy.exact.compare import Found, Session, Verdict, compared, over_draws, without_rounding
 
-__all__ = ["Session", "Verdict", "compared", "without_rounding"]
+__all__ = ["Found", "Session", "Verdict", "compared", "over_draws", "without_rounding"]

@@ -7,7 +7,7 @@ gives the result's residues. What depends on an order (which is larger? is it 0?
 - `sqrt` of what is exactly a square, as in √64 and √(x²), is what the floats say, where that agrees with the rule of
   `residues.root`; else it is no residue modulo that prime. (Both hold only where that root is a square itself.)
 - `exp2` of a whole number is a power of two, and `log2` of that one is whole.
-- `erf`, `sin`, `cos` … have no identities here: each is a random odd or even function of the residue.
+- `erf` and its inverse have no identities here: each is a random odd function of the residue.
 - What is rounded, compared or counted (`floor`, `round`, `sign`) is a choice: its residue is that of the result.
 """
 
@@ -47,9 +47,10 @@ def settled(floats: np.ndarray, residues: np.ndarray, operands: tuple[Numbers, .
         limit = np.array(False)
         for operand in operands:
             limit = limit | r.infinite(operand.residues)
-        residues = np.where(limit, r.embed(floats), residues)
-    finite = np.isfinite(floats)
-    return residues if finite.all() else r.marks(floats, np.broadcast_to(residues, (*floats.shape, r.COUNT)))
+        residues = np.where(limit, r.embed(floats), residues) if limit.any() else residues
+    return (
+        residues if np.isfinite(floats).all() else r.marks(floats, np.broadcast_to(residues, (*floats.shape, r.COUNT)))
+    )
 
 
 # ---------------------------------------------------------------- rules
@@ -161,10 +162,6 @@ def _odd(seed: int) -> Callable:
     return rule
 
 
-def _even(seed: int) -> Callable:
-    return lambda floats, x: r.scrambled(x.residues, seed)
-
-
 def _normal(floats: np.ndarray, x: Numbers) -> np.ndarray:
     """exp(-x² / 2) / √(2π)."""
     with np.errstate(all="ignore"):
@@ -183,11 +180,12 @@ def _by_float(floats: np.ndarray, *operands: Numbers) -> np.ndarray:
 
 
 def _pow(floats: np.ndarray, x: Numbers, y: Numbers) -> np.ndarray:
-    """Powers of 2, and whole and half exponents, of which there are few."""
+    """Powers of 2; whole and half exponents, of which there are few; and exp(y log x), where that loses no turn."""
     if (x.residues == r.whole(np.array(2))).all():
         return _exp2(floats, y)
     shape = (*floats.shape, r.COUNT)
-    base, out = Numbers(x.floats, np.broadcast_to(x.residues, shape)), np.full(shape, r.NAR)
+    base, exponent_of = Numbers(x.floats, np.broadcast_to(x.residues, shape)), np.broadcast_to(y.residues, shape)
+    out = r.exp(r.mul(r.log(base.residues), exponent_of))
     exponents = np.unique(y.floats)
     for exponent in exponents[: 64 if len(exponents) <= 64 else 0]:
         twice = float(2 * exponent)
@@ -233,9 +231,9 @@ RULES: dict[str, Callable[..., np.ndarray]] = {
     "erf": _odd(1),
     "normcdf": _normal_below,
     "normpdf": _normal,
-    "sin": _odd(2),
-    "cos": _even(3),
-    "erfinv": _odd(4),
+    "sin": lambda floats, x: r.circle(x.residues)[1],
+    "cos": lambda floats, x: r.circle(x.residues)[0],
+    "erfinv": _odd(2),
     "copysign": lambda floats, x, y: choose(
         np.signbit(floats) != np.signbit(x.floats), r.minus(x.residues), x.residues
     ),

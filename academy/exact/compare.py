@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
@@ -73,6 +73,58 @@ def compared(ours: np.ndarray, theirs: np.ndarray) -> Verdict:
 
 
 @dataclass
+class Found:
+    """What was found of several results, by name, over all inputs that were tried. lost: as of a session."""
+
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    lost: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def same(self) -> bool | None:
+        """True: all results, in every element. False: one is another function. None: not decided."""
+        if self.wrong:
+            return False
+        return True if self.verdicts and not self.undecided else None
+
+    @property
+    def wrong(self) -> dict[str, Verdict]:
+        return {name: verdict for name, verdict in self.verdicts.items() if verdict.same is False}
+
+    @property
+    def undecided(self) -> dict[str, Verdict]:
+        return {name: each for name, each in self.verdicts.items() if each.same is None or each.decided < each.elements}
+
+    def __str__(self) -> str:
+        """What is wrong; else what isn't decided, and which operations have no rule."""
+        said = "; ".join(f"{name}: {verdict}" for name, verdict in (self.wrong or self.undecided).items())
+        lost = ", ".join(f"{name} ({count})" for name, count in sorted(self.lost.items()))
+        return (said or "it has no result of floats") + (f"; no rule for {lost}" if lost and not self.wrong else "")
+
+
+def over_draws(once: Callable[[int], tuple[Mapping[str, Verdict], Mapping[str, int]]], draws: int) -> Found:
+    """Compare the same results at one set of inputs after the other: about half of all numbers have a root modulo a
+    prime, so an element may be decided at one and not at another. It ends where each was decided once, where one
+    differs, and where something was lost: that would be lost again.
+
+    Args:
+        once: the number of the draw -> verdicts by the results' names, and what was lost.
+        draws: how many at most.
+    """
+    found = Found()
+    for number in range(draws):
+        verdicts, lost = once(number)
+        found.lost.update(lost)
+        for name, verdict in verdicts.items():
+            if verdict.same is False and lost:  # that says nothing
+                verdict = replace(verdict, same=None)
+            before = found.verdicts.get(name)
+            found.verdicts[name] = before.with_another(verdict) if before else verdict
+        if found.same is not None or found.lost or not verdicts:
+            break
+    return found
+
+
+@dataclass
 class Session:
     """Residues while they are carried: of tensors, and what was lost on the way."""
 
@@ -82,7 +134,7 @@ class Session:
 
     def of(self, tensor: torch.Tensor) -> np.ndarray:
         """The residues of a tensor of floats: its shape, and the primes."""
-        return self.memory.of(tensor.detach())
+        return np.array(self.memory.of(tensor.detach()))
 
     @property
     def lost(self) -> Counter[str]:

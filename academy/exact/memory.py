@@ -74,8 +74,9 @@ class Memory:
         return self.region(self.bases[place], itemsize)
 
     # ---------------------------------------------------------------- reading and writing
-    def read(self, region: Region, places: np.ndarray, decode: Decode) -> np.ndarray:
-        """Residues of some elements: shape of `places`, and the primes."""
+    def read(self, region: Region, places: np.ndarray | slice, decode: Decode) -> np.ndarray:
+        """Residues of some elements: shape of `places`, and the primes. Of a slice they may be the region's own, which
+        the next `write` changes."""
         live, known = region.live[places], region.known[places]
         if region.itemsize == 1:  # a float8 is what it was rounded to, however it got there
             return r.embed(decode(live))
@@ -83,14 +84,14 @@ class Memory:
         if strange.any():
             self.unseen += int(strange.sum())
         if len(region) == 1 and not known.all():
-            own = np.broadcast_to(r.literal(float(decode(region.live)[0])), (*places.shape, r.COUNT))
+            own = np.broadcast_to(r.literal(float(decode(region.live)[0])), (*live.shape, r.COUNT))
         elif known.all():
             own = region.residues[places]
         else:
             own = np.where(known[..., None], region.residues[places], r.embed(decode(live)))
         return np.where(strange[..., None], r.NAR, own) if strange.any() else own
 
-    def write(self, region: Region, places: np.ndarray, residues: np.ndarray) -> None:
+    def write(self, region: Region, places: np.ndarray | slice, residues: np.ndarray) -> None:
         """After the floats have been written."""
         region.residues[places], region.known[places] = residues, True
         region.seen[places] = region.live[places]
@@ -105,22 +106,32 @@ class Memory:
         def decode(bits: np.ndarray) -> np.ndarray:
             return torch.from_numpy(np.array(bits)).view(dtype).double().numpy()
 
-        return self.read(self._region_of(tensor), places(tensor), decode)
+        return self.read(self._region_of(tensor), places(tensor), decode).reshape(*tensor.shape, r.COUNT)
 
-    def put(self, tensor: torch.Tensor, residues: np.ndarray) -> None:
-        if tensor.numel():
-            self.write(self._region_of(tensor), places(tensor), residues)
+    def put(self, tensor: torch.Tensor, residues: np.ndarray, mine: bool = False) -> None:
+        """After a tensor's floats have been written. mine: nobody else has this array, so it needn't be copied."""
+        if not tensor.numel():
+            return
+        region, where = self._region_of(tensor), places(tensor)
+        if not isinstance(where, slice):
+            return self.write(region, where, residues)
+        residues = residues.reshape(-1, r.COUNT)
+        if mine and len(residues) == len(region) and residues.flags.writeable and residues.flags.c_contiguous:
+            region.residues, region.seen = residues, region.live.copy()
+            region.known[:] = True
+        else:
+            self.write(region, where, residues)
 
     def _region_of(self, tensor: torch.Tensor) -> Region:
         self.know(tensor)
         return self.region(tensor.untyped_storage().data_ptr(), tensor.element_size())
 
 
-def places(tensor: torch.Tensor) -> np.ndarray:
-    """Which elements of its storage a tensor has, in its shape."""
+def places(tensor: torch.Tensor) -> np.ndarray | slice:
+    """Which elements of its storage a tensor has, in its shape; as one run, if they lie side by side."""
     if tensor.is_contiguous():
         first = tensor.storage_offset()
-        return np.arange(first, first + tensor.numel()).reshape(tensor.shape)
+        return slice(first, first + tensor.numel())
     index = np.full(tensor.shape, tensor.storage_offset())
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride())):
         index = index + (np.arange(size) * stride).reshape([size if d == axis else 1 for d in range(tensor.dim())])

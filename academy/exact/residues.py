@@ -2,7 +2,7 @@ r"""Arithmetic without rounding: numbers modulo 3²⁰, 7¹¹, 11⁹ and 23⁷, 
 
 A finite float is $m \cdot 2^e$ with whole $m$ and $e$, and 2 has an inverse modulo any odd number. So every float,
 every constant and every whole number has a residue modulo $p^k$, and $+$, $-$, $\cdot$ and $/$ of residues are those
-of exact arithmetic: whatever order a kernel adds in, the sum is the same number. Three functions go along:
+of exact arithmetic: whatever order a kernel adds in, the sum is the same number. These functions go along:
 
 - **exp** is $\exp(x) := (1 + p)^x$. It turns sums into products, which is all that softmax, its online form and
   attention by blocks need: $\exp(x - m) / \sum \exp(x - m) = \exp(x) / \sum \exp(x)$. As $(1 + p)^{p^{k-1}} = 1$, it
@@ -10,6 +10,8 @@ of exact arithmetic: whatever order a kernel adds in, the sum is the same number
 - **log** of whatever $p$ doesn't divide. Each such number is $\omega^t (1 + p)^x$, where $\omega$ is a root of unity of
   order $p - 1$. Its logarithm is $x$, and beside it the *turn* $t$, which a later exp takes back. A turn that was
   multiplied with something is lost: the number goes on without it, and only an exp of it is no residue any more.
+- **sin** and **cos** are the parts of a power of a point on the unit circle near 1: $\cos x + i \sin x := u^x$, with
+  $u = (1 + ip) / (1 - ip)$. So the sums of angles hold, and $\cos^2 x + \sin^2 x = 1$.
 - **√**. Modulo these primes, all of them 3 modulo 4, $-1$ is no square. So of the two roots of a square one is a square
   itself. It is taken: then $\sqrt a \sqrt b = \sqrt{ab}$. What is no square has no root.
 
@@ -97,6 +99,11 @@ def _plain(a: np.ndarray) -> bool:
     return not a.size or bool(a.max() <= NUMBER)
 
 
+def _looked_up(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """`table[rows, each prime]`."""
+    return table.reshape(-1).take(rows.astype(np.int64) * COUNT + _EACH)
+
+
 def marked(a: np.ndarray) -> np.ndarray:
     """Where there is no residue: NAR, an infinity or NaN."""
     return a >= NAN
@@ -116,6 +123,11 @@ def _joined(number: np.ndarray, turn: np.ndarray, lost: Any, bad: Any) -> np.nda
     return np.where(bad, NAR, out)
 
 
+def _turnless(*arrays: np.ndarray) -> bool:
+    """Whether none has a turn; there may be marks."""
+    return all(_plain(a) or not turned(a).any() for a in arrays)
+
+
 def _parts(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Number, turn, whether a turn was lost, whether it is no residue."""
     return a & NUMBER, (a >> _TURN) & _TURNS, (a & LOST) != 0, marked(a)
@@ -132,7 +144,8 @@ def whole(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values)
     if values.dtype == np.uint64:
         return values[..., None] % M
-    return np.mod(values.astype(np.int64)[..., None], M.astype(np.int64)).astype(U)
+    size, negative = np.abs(values.astype(np.int64)).astype(U)[..., None] % M, values < 0
+    return np.where(negative[..., None] & (size != 0), M - size, size) if negative.any() else size
 
 
 def embed(values: np.ndarray) -> np.ndarray:
@@ -142,16 +155,21 @@ def embed(values: np.ndarray) -> np.ndarray:
         return whole(values)
     values = values.astype(np.float64)
     finite = np.isfinite(values)
-    fraction, exponent = np.frexp(np.where(finite, values, 0.0))
-    numerator = (fraction * 2.0**53).astype(np.int64)
-    out = (whole(numerator) * _TWO[exponent - 53 - _LEAST]) % M
-    return out if finite.all() else marks(values, out)
+    finite_all = bool(finite.all())
+    fraction, exponent = np.frexp(values if finite_all else np.where(finite, values, 0.0))
+    numerator = np.abs(fraction * 2.0**53).astype(U)[..., None] % M
+    numerator = np.where((values < 0)[..., None], M - numerator, numerator)
+    out = numerator * _TWO.take(exponent - 53 - _LEAST, 0) % M
+    return out if finite_all else marks(values, out)
 
 
 def marks(values: np.ndarray, out: np.ndarray) -> np.ndarray:
     """`out`, but infinities and NaN where the floats are."""
+    finite = np.isfinite(values)
+    if finite.all():
+        return out
     mark = np.where(np.isnan(values), NAN, np.where(values > 0, PLUS, MINUS))[..., None]
-    return np.where(np.isfinite(values)[..., None], out, mark)
+    return np.where(finite[..., None], out, mark)
 
 
 # ---------------------------------------------------------------- arithmetic
@@ -159,14 +177,19 @@ def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if _plain(a) and _plain(b):
         total = a + b
         return np.where(total >= M, total - M, total)
+    if _turnless(a, b):
+        return np.where(marked(a) | marked(b), NAR, ((a & NUMBER) + (b & NUMBER)) % M)
     (r, t, lost, bad), (s, u, gone, worse) = _parts(a), _parts(b)
     return _joined((r + s) % M, t + u, lost | gone, bad | worse)
 
 
 def minus(a: np.ndarray) -> np.ndarray:
-    r, t, lost, bad = _parts(a)
+    r = a & NUMBER
     out = np.where(r == 0, r, M - r)
-    return out if _plain(a) else _joined(out, P - U(1) - t, lost, bad)
+    if _plain(a):
+        return out
+    _, t, lost, bad = _parts(a)
+    return _joined(out, P - U(1) - t, lost, bad)
 
 
 def mul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -174,12 +197,14 @@ def mul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     their negatives."""
     if _plain(a) and _plain(b):
         return (a * b) % M
+    zero = ((a == 0) & ~infinite(b) & (b != NAN)) | ((b == 0) & ~infinite(a) & (a != NAN))
+    if _turnless(a, b):
+        return np.where((marked(a) | marked(b)) & ~zero, NAR, (a & NUMBER) * (b & NUMBER) % M)
     (r, t, lost, bad), (s, u, gone, worse) = _parts(a), _parts(b)
     left, right = turned(a), turned(b)
     keeps = left & ~right & (_base(s) != 0)
     kept = right & ~left & (_base(r) != 0)
     turn = np.where(keeps, t * _base(s), np.where(kept, u * _base(r), U(0)))
-    zero = ((a == 0) & ~infinite(b) & (b != NAN)) | ((b == 0) & ~infinite(a) & (a != NAN))
     lost = np.where(keeps, lost, np.where(kept, gone, left | right)) & ~zero
     return _joined(np.where(zero, U(0), (r * s) % M), np.where(zero, U(0), turn), lost, (bad | worse) & ~zero)
 
@@ -191,24 +216,55 @@ def _base(s: np.ndarray) -> np.ndarray:
 
 
 def inverse(a: np.ndarray) -> np.ndarray:
-    """1 / a; NAR where p divides a. (Newton's iteration: each round doubles the digits that are known.)"""
+    """1 / a; NAR where p divides a. (Newton's iteration: each round doubles the digits that are known.) Of log 2 it is
+    `LOG2E`, which loses no turn."""
     y = a & NUMBER
-    x = _INVERSE_OF[(y % P).astype(np.int64), _EACH]
+    x = _looked_up(_INVERSE_OF, y % P)
     good = (x != 0) & ~marked(a)
     for _ in range(5):
         x = x * ((U(2) + M - (y * x) % M) % M) % M
-    x = np.where(turned(a), x | LOST, x)
+    x = np.where(turned(a) & (a != _LOG2), x | LOST, x)
     return np.where(good, x, NAR)
 
 
 def exp(a: np.ndarray) -> np.ndarray:
     x, t, lost, bad = _parts(a)
-    out = _EXP[0][(x & U(255)).astype(np.int64), _EACH]
+    out = _looked_up(_EXP[0], x & U(255))
     for j in (1, 2, 3):
-        out = out * _EXP[j][((x >> U(8 * j)) & U(255)).astype(np.int64), _EACH] % M
+        out = out * _looked_up(_EXP[j], (x >> U(8 * j)) & U(255)) % M
     if _plain(a):
         return out
-    return np.where(bad | lost, NAR, out * _UNITY[t.astype(np.int64), _EACH] % M)
+    return np.where(bad | lost, NAR, out * _looked_up(_UNITY, t) % M)
+
+
+def _on_circle(x: int, p: int, k: int) -> tuple[int, int]:
+    """Real and imaginary part of u^x."""
+    m = p**k
+    norm = pow(1 + p * p, -1, m)
+    (a, b), (c, d) = (1, 0), ((1 - p * p) * norm % m, 2 * p * norm % m)
+    while x:
+        if x & 1:
+            a, b = (a * c - b * d) % m, (a * d + b * c) % m
+        c, d, x = (c * c - d * d) % m, 2 * c * d % m, x >> 1
+    return a, b
+
+
+@functools.cache
+def _circle() -> list[np.ndarray]:
+    """As `_EXP`: u^(b · 256^j), the real parts and the imaginary ones. (Made where somebody asks for them.)"""
+    made = [[_on_circle(b << 8 * j, p, k) for p, k in zip(PRIMES, POWERS)] for j in range(4) for b in range(256)]
+    return np.split(np.array(made, U), 4)
+
+
+def circle(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin."""
+    x, _, lost, bad = _parts(a)
+    real, imaginary = full(x.shape[:-1], U(1)), full(x.shape[:-1], U(0))
+    for j in range(4):
+        byte = ((x >> U(8 * j)) & U(255)).astype(np.int64)
+        c, s = np.moveaxis(_circle()[j][byte, _EACH], -1, 0)
+        real, imaginary = (real * c % M + (M - imaginary * s % M)) % M, (real * s % M + imaginary * c % M) % M
+    return np.where(bad | lost, NAR, real), np.where(bad | lost, NAR, imaginary)
 
 
 def log(a: np.ndarray) -> np.ndarray:
@@ -216,12 +272,12 @@ def log(a: np.ndarray) -> np.ndarray:
     y = a & NUMBER
     good = (a <= NUMBER) & (y % P != 0)
     y = np.where(good, y, U(1))
-    t = _TURN_OF[(y % P).astype(np.int64), _EACH]
-    z = y * _UNITY[((P - U(1) - t) % (P - U(1))).astype(np.int64), _EACH] % M
+    t = _looked_up(_TURN_OF, y % P)
+    z = y * _looked_up(_UNITY, (P - U(1) - t) % (P - U(1))) % M
     x = np.zeros_like(z)
     for i in range(_DIGITS - 1):
         digit = (z - U(1)) // _POWER[i + 1] % P
-        z = z * _LOG[i][digit.astype(np.int64), _EACH] % M
+        z = z * _looked_up(_LOG[i], digit) % M
         x += digit * _POWER[i]
     return np.where(good, x | (t << _TURN), NAR)
 
@@ -229,7 +285,7 @@ def log(a: np.ndarray) -> np.ndarray:
 def inverse_root(a: np.ndarray) -> np.ndarray:
     """1 / √a, a square itself; NAR where a is no square."""
     y = a & NUMBER
-    x = _ROOT_OF[(y % P).astype(np.int64), _EACH]
+    x = _looked_up(_ROOT_OF, y % P)
     good = (x != 0) & (a <= NUMBER)
     for _ in range(5):
         x = x * ((U(3) + M - y * (x * x % M) % M) % M) % M * _HALF % M
@@ -252,7 +308,7 @@ def power(a: np.ndarray, exponent: int) -> np.ndarray:
 
 def two_to_the(exponent: np.ndarray) -> np.ndarray:
     """2 ** n for whole numbers between -1140 and 1159."""
-    return _TWO[exponent.astype(np.int64) - _LEAST]
+    return _TWO.take(exponent.astype(np.int64) - _LEAST, 0)
 
 
 _MIXERS = [U(0x9E3779B97F4A7C15), U(0xC2B2AE3D27D4EB4F), U(0x165667B19E3779F9), U(0x27D4EB2F165667C5)]
@@ -274,6 +330,9 @@ def total(a: np.ndarray, axis: int | tuple[int, ...] | None, keepdims: bool = Fa
     axes = tuple(range(a.ndim - 1)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
     if _plain(a):
         return a.sum(axes, dtype=U, keepdims=keepdims) % M
+    if _turnless(a):
+        number = (a & NUMBER).sum(axes, dtype=U, keepdims=keepdims) % M
+        return np.where(marked(a).any(axes, keepdims=keepdims), NAR, number)
     r, t, lost, bad = _parts(a)
     number, turn = (part.sum(axes, dtype=U, keepdims=keepdims) for part in (r, t))
     return _joined(number % M, turn, *(np.any(part, axes, keepdims=keepdims) for part in (lost, bad)))
@@ -316,7 +375,8 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------- constants that stand for real numbers
 _ONE = whole(np.array(1))
-LN2 = log(whole(np.array(2))) & NUMBER
+_LOG2 = log(whole(np.array(2)))
+LN2 = _LOG2 & NUMBER
 LOG2E = inverse(LN2)
 #: π is any square. So √(2/π) is a residue where √2 is. (Elsewhere √4 isn't 2, and √(2/π) wouldn't be 2 / √(2π).)
 PI = np.array([next(n for n in range(1234567, 2**31) if n % p in s) for p, s in zip(PRIMES, _SQUARES)], U)

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 from academy.exact import array
 from academy.exact import residues as r
@@ -38,12 +37,12 @@ from academy.exact.memory import Memory
 
 _MOVES = frozenset(
     """clone copy contiguous _to_copy cat stack index index_select gather take scatter index_put index_copy masked_fill
-    masked_scatter masked_select where repeat repeat_interleave roll flip constant_pad_nd tril triu embedding diag_embed
+    masked_scatter masked_select repeat repeat_interleave roll flip constant_pad_nd tril triu embedding diag_embed
     slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy new_empty_strided _reshape_copy
     slice_backward select_backward diagonal_backward lift_fresh_copy _unsafe_index narrow_copy""".split()
 )
 _SUMS = frozenset(
-    """sum cumsum index_add scatter_add embedding_dense_backward unfold_backward trace
+    """cumsum index_add scatter_add embedding_dense_backward unfold_backward trace
     _index_put_impl _unsafe_index_put""".split()
 )
 _ELEMENTWISE = dict(
@@ -80,19 +79,12 @@ class Carrier(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        schema = func._schema
-        name = schema.name.partition("::")[2]
-        name = name.rstrip("_") if name.endswith("_") and not name.endswith("__") else name
+        name, written, view = _said_of(func)
         if name == "_local_scalar_dense":
             return self._leaves(func, args)
-        writes = [
-            kwargs.get(each.name, args[place] if place < len(args) else None)
-            for place, each in enumerate(schema.arguments)
-            if each.alias_info is not None and each.alias_info.is_write
-        ]
-        if not writes and any(each.alias_info is not None for each in schema.returns):  # a view
-            out = func(*args, **kwargs)
-            return out
+        writes = [kwargs.get(key, args[place] if place < len(args) else None) for place, key in written]
+        if view:
+            return func(*args, **kwargs)
         if func.namespace not in ("aten", "prims") or name in _EMPTY:
             for tensor in _floats((args, kwargs)):
                 self.memory.know(tensor)
@@ -109,14 +101,17 @@ class Carrier(TorchDispatchMode):
         if rule is None:
             return self._taken_apart(func, name, args, kwargs, writes)
         moves = name in _MOVES or name in _SUMS
-        given = tree_map(self._residues if moves else self._numbers, (args, kwargs))
+        given = _mapped(self._residues if moves else self._numbers, (args, kwargs))
         out = func(*args, **kwargs)
         targets = _floats(writes) if writes else _floats(out)
         if not targets:
             return out
         made = rule(func, name, targets, *given)
+        had = [each.residues if isinstance(each, Numbers) else each for each in _flat(given)]
+        had = [each for each in had if isinstance(each, np.ndarray)]
         for tensor, residues in zip(targets, made):
-            self.memory.put(tensor, r.marks(_floats_of(tensor), np.broadcast_to(residues, (*tensor.shape, r.COUNT))))
+            residues = r.marks(_floats_of(tensor), _spread(residues, (*tensor.shape, r.COUNT)))
+            self.memory.put(tensor, residues, mine=not any(np.may_share_memory(residues, each) for each in had))
         return out
 
     # ---------------------------------------------------------------- operands
@@ -172,7 +167,7 @@ class Carrier(TorchDispatchMode):
                     return int(np.array(r.literal(value)[prime]).view(np.int64))
                 return value
 
-            own_args, own_kwargs = tree_map(taken, (args, kwargs))
+            own_args, own_kwargs = _mapped(taken, (args, kwargs))
             own_args = tuple(None if isinstance(each, torch.dtype) else each for each in own_args)
             out = func(*own_args, **own_kwargs)
             outs.append(out.numpy().view(np.uint64))
@@ -195,7 +190,7 @@ class Carrier(TorchDispatchMode):
             func = _functional(func)
         numbers = self._each_prime(func, args, kwargs, lambda value: value & r.NUMBER)
         out = np.stack(numbers, -1) % r.M
-        values = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, np.ndarray)]
+        values = [each for each in _flat((args, kwargs)) if isinstance(each, np.ndarray)]
         if any((each > r.NUMBER).any() for each in values):
             for mark, test in ((r.LOST, r.turned), (r.NAR, r.marked)):
                 hit = (
@@ -228,6 +223,15 @@ class Carrier(TorchDispatchMode):
 
     def _do_rsub(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
         return self._added(targets, (args[1], args[0]), kwargs, -1)
+
+    def _do_where(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        condition, a, b = args[0].numpy(), *map(self._operand, args[1:3])
+        return [array.choose(condition, a.residues, b.residues)]
+
+    def _do_sum(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        named = _named(func, args, kwargs)
+        x = named["self"].residues
+        return [r.total(x, _axes(named.get("dim"), x.ndim - 1), bool(named.get("keepdim")))]
 
     def _do_mean(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
         named = _named(func, args, kwargs)
@@ -370,6 +374,22 @@ class Carrier(TorchDispatchMode):
         return out
 
 
+@functools.cache
+def _said_of(func: Any) -> tuple[str, list[tuple[int, str]], bool]:
+    """An operation's name, place and name of each argument that it writes to, and whether its result is a view."""
+    schema = func._schema
+    name = schema.name.partition("::")[2]
+    name = name.rstrip("_") if name.endswith("_") and not name.endswith("__") else name
+    writes = [
+        (at, each.name) for at, each in enumerate(schema.arguments) if each.alias_info and each.alias_info.is_write
+    ]
+    return name, writes, not writes and any(each.alias_info is not None for each in schema.returns)
+
+
+def _spread(residues: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return residues if residues.shape == shape else np.broadcast_to(residues, shape)
+
+
 def _named(func: Any, args: tuple, kwargs: dict) -> dict[str, Any]:
     return dict(zip((each.name for each in func._schema.arguments), args)) | kwargs
 
@@ -408,7 +428,29 @@ def _is_float(value: Any) -> bool:
 
 
 def _floats(values: Any) -> list[torch.Tensor]:
-    return list(filter(_is_float, tree_flatten(values)[0]))
+    return list(filter(_is_float, _flat(values)))
+
+
+# `torch.utils._pytree` does these as well, and takes longer than most operations.
+def _flat(values: Any) -> Iterator[Any]:
+    """What lies in tuples, lists and mappings."""
+    if isinstance(values, (tuple, list)) and not isinstance(values, Numbers):
+        for each in values:
+            yield from _flat(each)
+    elif isinstance(values, dict):
+        for each in values.values():
+            yield from _flat(each)
+    else:
+        yield values
+
+
+def _mapped(function: Callable, values: Any) -> Any:
+    """The same tuples, lists and mappings, of results."""
+    if type(values) in (tuple, list):
+        return type(values)(_mapped(function, each) for each in values)
+    if type(values) is dict:
+        return {key: _mapped(function, each) for key, each in values.items()}
+    return function(values)
 
 
 def _floats_of(tensor: torch.Tensor) -> np.ndarray:

@@ -115,7 +115,7 @@ def _unless_known(part: Callable[..., Result], what: Any, project: Project) -> R
     if (counts := cache.get(KIND, key)) is not None:
         return Result(counts=Counter(counts))
     result = part(what, project)
-    if not result.problems:
+    if not result.problems and not result.notes:
         cache.put(KIND, key, dict(result.counts))
     return result
 
@@ -139,8 +139,16 @@ def _decides(what: Page | list[Comparison], project: Project) -> list:
 
 
 def _equations(page: Page, _: Project) -> Result:
+    from academy.formulas.comparing import both_sides  # lazy: it needs triton
+
     torch.set_num_threads(1)
-    return Result([error.problem for error in equations.problems(page)], Counter(page.summary()))
+    result = Result([error.problem for error in equations.problems(page)], Counter(page.summary()))
+    if not result.problems:
+        found = both_sides.compare(page)
+        result.problems += both_sides.problems(page, found)
+        result.notes += both_sides.undecided(page, found)
+        result.counts["equal"] += sum(each.settled for each in found)
+    return result
 
 
 def _kernels(comparisons: list[Comparison], project: Project) -> Result:

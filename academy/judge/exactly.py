@@ -15,22 +15,23 @@ from typing import Any, TypeAlias
 
 import torch
 
-from academy.exact import Verdict, without_rounding
+from academy.exact import Verdict, over_draws, without_rounding
 from academy.judge import elements
 from academy.judge.findings import Skipped, Wrong
 
 #: Of `trying`, which imports this.
 Attempt: TypeAlias = Any
-#: About half of all numbers have a root modulo a prime: so often inputs are drawn, until each element was decided once.
+#: So often inputs are drawn at most.
 DRAWS = 6
 
 
 def exactly(attempt: Attempt) -> None:
-    subject, found, lost = attempt.subject, dict[str, Verdict](), set[str]()
+    subject = attempt.subject
     atoms = getattr(sys.modules.get(subject.function.__module__), "ATOMS", {})
-    for draw in range(DRAWS):
-        one = type(attempt)(subject, replace(attempt.trial, seed=attempt.trial.seed + draw))
-        inputs = one.inputs()
+
+    def once(number: int) -> tuple[dict[str, Verdict], dict[str, int]]:
+        one = type(attempt)(subject, replace(attempt.trial, seed=attempt.trial.seed + number))
+        inputs, made = one.inputs(), dict[str, Verdict]()
         doubled = {name: value.double() if elements.floating(value) else value for name, value in inputs.items()}
         with without_rounding(atoms) as session:
             ours, upstreams = one.results(subject.function, inputs)
@@ -38,19 +39,14 @@ def exactly(attempt: Attempt) -> None:
             for name, value in ours.items():
                 other = theirs.get(name)
                 if elements.floating(value) and torch.is_tensor(other) and value.shape == other.shape:
-                    verdict = session.compare(value, other)
-                    found[name] = found[name].with_another(verdict) if name in found else verdict
-        lost |= {*session.lost}
-        if lost or all(verdict.decided == verdict.elements for verdict in found.values()):
-            break
-    wrong = {name: verdict for name, verdict in found.items() if verdict.same is False}
-    if wrong:
-        said = "; ".join(f"{name}: {verdict}" for name, verdict in wrong.items())
-        raise Wrong(f"compared without rounding, it isn't the function that the reference is. {said}")
-    undecided = {name: v for name, v in found.items() if v.same is None or v.decided < v.elements}
-    if undecided or not found:
-        said = "; ".join(f"{name}: {verdict}" for name, verdict in undecided.items()) or "it has no result of floats"
-        raise Skipped(said + (f"; no rule for {', '.join(sorted(lost))}" if lost else ""))
+                    made[name] = session.compare(value, other)
+        return made, session.lost
+
+    found = over_draws(once, DRAWS)
+    if found.same is False:
+        raise Wrong(f"compared without rounding, it isn't the function that the reference is. {found}")
+    if found.same is None:
+        raise Skipped(str(found))
 
 
 PROCEDURES = {"exactly": exactly}

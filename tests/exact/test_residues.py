@@ -23,6 +23,8 @@ def sides(a, b):
 
 X, Y, Z = drawn(60), drawn(60), drawn(60)
 ONE = r.whole(np.array(1))
+COS, SIN = r.circle(X)
+(COS_Y, SIN_Y), (COS_SUM, SIN_SUM) = r.circle(Y), r.circle(r.add(X, Y))
 
 IDENTITIES = {
     "associative": (r.add(r.add(X, Y), Z), r.add(X, r.add(Y, Z))),
@@ -34,6 +36,11 @@ IDENTITIES = {
     "log of an exp": (r.log(r.exp(X)) % r.COMPARED, X % r.COMPARED),
     "exp of a sum of logs": (r.exp(r.add(r.log(X), r.log(Y))), r.mul(X, Y)),
     "exp2 of log2": (r.exp(r.mul(r.LN2, r.mul(r.LOG2E, r.log(X)))), X),
+    "exp2 of log / log 2": (r.exp(r.mul(r.LN2, r.mul(r.log(X), r.inverse(r.log(r.whole(np.array(2))))))), X),
+    "cos² + sin²": (r.add(r.mul(COS, COS), r.mul(SIN, SIN)), r.full((60,), np.uint64(1))),
+    "cos of a sum": (COS_SUM, r.add(r.mul(COS, COS_Y), r.minus(r.mul(SIN, SIN_Y)))),
+    "sin of a sum": (SIN_SUM, r.add(r.mul(SIN, COS_Y), r.mul(COS, SIN_Y))),
+    "sin is odd": (r.circle(r.minus(X))[1], r.minus(SIN)),
     "square of a root": (r.mul(r.root(X), r.root(X)), X),
     "root of a product": (r.root(r.mul(X, Y)), r.mul(r.root(X), r.root(Y))),
     "1 / root": (r.inverse_root(X), r.inverse(r.root(X))),
@@ -86,6 +93,11 @@ def test_what_has_no_residue():
         assert (function(multiples)[0, 1:] != r.NAR).all()
     assert (r.root(r.whole(np.array(-1))) == r.NAR).all(), "-1 is no square modulo these primes"
     assert (r.exp(r.inverse(r.whole(np.array([3]))))[0, 0] == r.NAR).all(), "it spreads"
+
+
+def test_an_angle_that_is_off_by_little_has_another_sine():
+    other = r.add(X, r.mul(X, r.literal(1e-7)))
+    assert ((r.circle(other)[1] % r.COMPARED) != (SIN % r.COMPARED)).all()
 
 
 def test_a_turn_times_something_is_lost_and_only_an_exp_minds():

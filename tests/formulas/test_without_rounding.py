@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from academy.formulas import cases
-from academy.formulas.comparing import exactly
+from academy.formulas.comparing import both_sides, exactly
 from academy.formulas.project import Project
+from academy.formulas.reading.page import Page
 from academy.formulas.verify import declared
 
 PROJECT = Project.here()
-CASES = [comparison for found in declared(PROJECT, PROJECT.pages()[0])[0].values() for comparison in found]
+PAGES = PROJECT.pages()[0]
+CASES = [comparison for found in declared(PROJECT, PAGES)[0].values() for comparison in found]
 #: What the formulas of a case give, for its other modules.
 KNOWN: dict = {}
 MOST_LISTED = 30
@@ -33,6 +35,50 @@ def test_few_are_listed_and_each_for_a_reason():
     for path in {comparison.path for comparison in CASES}:
         said, known = cases.without_rounding(path), {each.case for each in CASES if each.path == path}
         assert {*said["listed"], *said["sizes"]} <= {"", *known}, path
+
+
+# ---------------------------------------------------------------- equations
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_both_sides_are_the_same_function(page):
+    """Every `=` in every element: no list of exceptions is needed."""
+    found = both_sides.compare(page)
+    assert not both_sides.problems(page, found) and not both_sides.undecided(page, found)
+
+
+SMALL = r"""---
+math:
+  dims: [n]
+  index: {i: n, j: n}
+  given: {x: n, s: scalar}
+---
+$$\operatorname{softmax}(x)_i := \frac{e^{x_i}}{\sum_j e^{x_j}}$$
+
+$$LEFT = RIGHT$$
+"""
+
+
+@pytest.mark.parametrize(
+    "left, right, said",
+    [
+        (r"\sum_i \operatorname{softmax}(x)_i", "1", ""),
+        (r"\sum_i \operatorname{softmax}(x)_i", "1 + 0.0000000000001", "another function: element () differs"),
+        (r"\cos(2 s)", r"1 - 2 \sin^2(s)", ""),
+        (r"\frac{\partial}{\partial s}\left(\tanh(s)\right)", r"1 - 1.0000002 \tanh^2(s)", "another"),
+        (r"\operatorname{erf}(s)", r"1.0000002 \operatorname{erf}(s)", "another"),
+    ],
+)
+def test_a_side_that_differs_by_less_than_rounding_is_noticed(left, right, said):
+    page = Page("small.md", SMALL.replace("LEFT", left).replace("RIGHT", right))
+    found = both_sides.compare(page)
+    problems = both_sides.problems(page, found)
+    assert said in str(problems[0]) if said else not problems and not both_sides.undecided(page, found)
+    assert not problems or problems[0].line == 9
+
+
+def test_an_equation_that_nobody_can_tell_of_is_said_with_the_reason():
+    page = Page("small.md", SMALL.replace("LEFT", r"\sqrt{17}").replace("RIGHT", r"\frac{17}{\sqrt{17}}"))
+    (said,) = both_sides.undecided(page, both_sides.compare(page))
+    assert "'=', compared without rounding: not decided: 0 of 1 elements" in said
 
 
 # ---------------------------------------------------------------- what is noticed

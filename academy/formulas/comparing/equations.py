@@ -67,10 +67,10 @@ def problems(page: Page) -> list[PageError]:
 
 
 # ---------------------------------------------------------------- random points
-def random_point(page: Page, seed: int) -> Environment:
-    """Random values for everything that the front matter gives."""
+def random_point(page: Page, seed: int, lengths: dict[str, int] | None = None) -> Environment:
+    """Random values for everything that the front matter gives. lengths: of all dims, if they aren't random, too."""
     front, generator = page.front, torch.Generator().manual_seed(seed)
-    lengths = _lengths(front, generator)
+    lengths = _lengths(front, generator) if lengths is None else lengths
     values = {key: spec.draw(lengths, generator) for key, spec in front.given.items()}
     integers = {key: (torch.randint(lengths[dim], (), generator=generator), dim) for key, dim in front.classes.items()}
     generic = {key: _smooth(torch.randn(4, 3, generator=generator, dtype=DTYPE)) for key in front.generic}
@@ -135,16 +135,11 @@ def reference_names(page: Page, env: Environment) -> dict:
 
 def _hold(step: Step, env: Environment, tally: Tally) -> None:
     equation = step.equation
-    if equation.free:
-        env = _freed(equation, env)
-    relations = equation.relations[1:] if equation.definition else equation.relations
-    indices, sides = free_indices([*equation.sides, equation.condition]), equation.sides
-    values = [everywhere(side, env, indices) for side in sides]
+    env, indices, values, mask = everything(equation, env)
+    relations, sides = claims(equation), equation.sides
     for part in nodes(sides):
         _check_part(part, env)
-    mask = None
-    if equation.condition:
-        mask = everywhere(equation.condition, env, indices, positions.condition)
+    if mask is not None:
         tally.true += int(mask.sum())
         tally.false += int((~mask).sum())
     if not relations:
@@ -161,6 +156,23 @@ def _hold(step: Step, env: Environment, tally: Tally) -> None:
         left, right = (left, right) if mask is None else (left[mask], right[mask])
         tally.points += left.numel()
         _holds(left, right, relation, step.tolerance, sides[at + 1])
+
+
+def claims(equation: Equation) -> tuple[str, ...]:
+    """The relations between neighbouring sides that can be false."""
+    return tuple(equation.relations[1:] if equation.definition else equation.relations)
+
+
+def everything(
+    equation: Equation, env: Environment
+) -> tuple[Environment, list[str], list[torch.Tensor], torch.Tensor | None]:
+    """Where an equation is evaluated, its free indices, each side's values at all their positions, and where its
+    condition holds."""
+    env = _freed(equation, env) if equation.free else env
+    indices = list(free_indices([*equation.sides, equation.condition]))
+    values = [everywhere(side, env, indices) for side in equation.sides]
+    mask = everywhere(equation.condition, env, indices, positions.condition) if equation.condition else None
+    return env, indices, values, mask
 
 
 def _freed(equation: Equation, env: Environment) -> Environment:

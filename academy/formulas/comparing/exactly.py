@@ -9,7 +9,7 @@ an eps) are short fractions: what a caller folds into one of them, as in `scale 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from academy.book.problems import Problem
 from academy.command import trouble
 from academy.exact import residues as r
-from academy.exact.compare import Session, Verdict, without_rounding
+from academy.exact.compare import Found, Session, Verdict, over_draws, without_rounding
 from academy.exact.memory import Memory
 from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
@@ -34,24 +34,19 @@ DRAWS, TRIALS = 24, 6
 
 @dataclass
 class Outcome:
-    """What was found of a case for one module. verdicts: of each result and gradient, by name. lost: operations without
-    a rule, and how often they were met. atoms: that the kernels used. listed: why it can't be decided. error: what
-    stopped it."""
+    """What was found of a case for one module: of each result and gradient, by name. atoms: that the kernels used.
+    listed: why it can't be decided. error: what stopped it."""
 
     comparison: Comparison
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    lost: dict[str, int] = field(default_factory=dict)
+    found: Found = field(default_factory=Found)
     atoms: tuple[str, ...] = ()
     listed: str = ""
     error: str = ""
 
     @property
     def same(self) -> bool | None:
-        """True: all results, in every element. False: one is another function. None: not decided."""
-        if any(verdict.same is False for verdict in self.verdicts.values()):
-            return False
-        whole = all(verdict.same and verdict.decided == verdict.elements for verdict in self.verdicts.values())
-        return True if whole and self.verdicts and not self.error else None
+        """As of `Found`; None: not decided."""
+        return None if self.error else self.found.same
 
     @property
     def kind(self) -> str:
@@ -66,12 +61,8 @@ class Outcome:
         """What is wrong: a result that is another function than its formula, or one that isn't decided, unlisted."""
         if self.kind not in ("refused", "not decided"):
             return []
-        case, lost = self.comparison, ", ".join(f"{name} ({count})" for name, count in self.lost.items())
-        wrong = {name: verdict for name, verdict in self.verdicts.items() if verdict.same is False}
-        some = {name: v for name, v in self.verdicts.items() if v.same is None or v.decided < v.elements}
-        said = "; ".join(f"{name}: {verdict}" for name, verdict in (wrong or some).items())
-        said = self.error or said + (f"; no rule for {lost}" if lost else "")
-        why = "" if wrong else ". If that can't be helped, say why under `listed` of WITHOUT_ROUNDING"
+        why = "" if self.same is False else ". If that can't be helped, say why under `listed` of WITHOUT_ROUNDING"
+        case, said = self.comparison, self.error or self.found
         return [case.problem(f"{case}: {case.call}, compared without rounding: {said}{why}")]
 
 
@@ -97,6 +88,7 @@ class _Exactly(_Run):
         self.sizes, self.atoms = sizes, said["atoms"]
         self.kept: dict[str, Any] = {}
         self.again: np.ndarray | None = None  # rows that are drawn anew
+        self.used: set[str] = set()  # atoms
 
     def drawn(self, name: str, key: str) -> Any:
         with _disable_current_modes():  # what is drawn is data
@@ -139,20 +131,15 @@ class _Exactly(_Run):
         assert best is not None
         return best
 
-    def compare_with(self, expected: Expected, made: Outcome) -> None:
-        """Run the kernels on these inputs, and add what is found."""
+    def compared_with(self, expected: Expected) -> tuple[dict[str, Verdict], dict[str, int]]:
+        """Run the kernels on these inputs: the verdicts, and what was lost."""
         self.dims, self.row_shape = expected.dims, expected.row_shape
         with without_rounding(self.atoms, expected.memory) as session:
             outputs, gradients = self.ours(expected.inputs)
             got = {f"result {n}": out for n, out in enumerate(outputs)} | gradients
-            for name, theirs in expected.residues.items():
-                if name in got:
-                    verdict, before = session.compare(got[name], theirs), made.verdicts.get(name)
-                    if verdict.same is False and expected.lost:  # as for what the kernels have lost
-                        verdict = replace(verdict, same=None)
-                    made.verdicts[name] = before.with_another(verdict) if before else verdict
-        made.lost |= {**expected.lost, **session.lost}
-        made.atoms = tuple(sorted({*made.atoms, *session.kernels.used}))
+            made = {name: session.compare(got[name], res) for name, res in expected.residues.items() if name in got}
+        self.used |= session.kernels.used
+        return made, {**expected.lost, **session.lost}
 
     def _residues(self, target: Target, summed: bool, inputs: dict, session: Session) -> np.ndarray:
         value = self.expected(target, inputs)
@@ -182,8 +169,7 @@ def short(value: float) -> float:
 
 
 def run(comparison: Comparison, module: ModuleType, known: dict) -> Outcome:
-    """Compare a case's results with its formulas: at one set of inputs after the other, until each element of each
-    result has been decided once, at most `TRIALS` times.
+    """Compare a case's results with its formulas, at most at `TRIALS` sets of inputs.
 
     Args:
         module: handed in, so that a changed copy can be compared too.
@@ -195,12 +181,14 @@ def run(comparison: Comparison, module: ModuleType, known: dict) -> Outcome:
     try:
         trial = _Exactly(comparison, module)
         tried = known.setdefault((comparison.path, comparison.case), [])
-        for number in range(TRIALS):
+
+        def once(number: int) -> tuple[dict[str, Verdict], dict[str, int]]:
             if number == len(tried):
                 tried.append(trial.formulas(start=DRAWS * number))
-            trial.compare_with(tried[number], made)
-            if made.same is not None or made.lost:
-                break
+            return trial.compared_with(tried[number])
+
+        made.found = over_draws(once, TRIALS)
+        made.atoms = tuple(sorted(trial.used))
     except Exception as error:  # the kernel's or the formula's: the other verdict says more of it
         trouble.let_through(error)
         made.error = f"{type(error).__name__}: {' '.join(str(error).split())}"

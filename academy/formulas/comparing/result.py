@@ -15,6 +15,7 @@ SUMMARY = {
         "display": "display(s)",
         "inline": "inline relation(s)",
         "relations": "relation(s) and definition(s) evaluated",
+        "equal": "'=' with the same function on both sides",
     },
     "kernels": {"cases": "case(s) compared with the printed formulas"},
     "without rounding": {

@@ -1,0 +1,91 @@
+"""Every `=` of a page, both sides compared without rounding, in `academy.exact`: are they the same function?
+
+Autograd runs on residues as well, so a derivative is compared like any other side. Where a number has no root, or a
+prime divides a denominator, another random point is tried, until each element was decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from academy.book.problems import Problem
+from academy.exact.compare import Verdict, without_rounding
+from academy.formulas.comparing import equations
+from academy.formulas.reading.page import Page
+
+#: Random points with the same lengths, and how often these change: the roots of three rows are easier to have than
+#: those of seven.
+DRAWS, LENGTHS = 12, 6
+
+
+@dataclass
+class Equality:
+    """What was found of one `=`. step: its number on the page; place: which relation of the step's equation. lost:
+    operations without a rule."""
+
+    step: int
+    place: int
+    verdict: Verdict | None = None
+    lost: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Refused, or equal in every element."""
+        found = self.verdict
+        return found is not None and (found.same is False or bool(found.same) and found.decided == found.elements)
+
+
+def compare(page: Page) -> list[Equality]:
+    """All equalities of a page, in its order.
+
+    Raises:
+        PageError: a formula has no meaning.
+    """
+    found = [
+        Equality(at, place)
+        for at, step in enumerate(page.steps)
+        for place, relation in enumerate(equations.claims(step.equation) if step.equation else ())
+        if relation == "="
+    ]
+    for number in range(LENGTHS):
+        lengths = equations.random_point(page, number).dims
+        for each in found:
+            each.verdict = each.verdict if each.settled else None  # of other lengths
+        for seed in range(DRAWS):
+            if waiting := [each for each in found if not each.settled]:
+                _at_a_point(page, 100 * number + seed, lengths, waiting)
+    return found
+
+
+def _at_a_point(page: Page, seed: int, lengths: dict[str, int], equalities: list[Equality]) -> None:
+    env = equations.random_point(page, seed, lengths)
+    with without_rounding() as session:
+        for at, step in enumerate(page.steps):
+            here = [each for each in equalities if each.step == at]
+            with page.placed(step.block):
+                env.enter(step)
+                values, mask = equations.everything(step.equation, env)[2:] if here else ([], None)
+            for each in here:
+                sides = values[each.place : each.place + 2]
+                sides = sides if mask is None else [side[mask] for side in sides]
+                made = session.compare(*sides)
+                each.verdict = each.verdict.with_another(made) if each.verdict else made
+                each.lost = ", ".join(session.lost)
+
+
+def problems(page: Page, found: Iterable[Equality]) -> list[Problem]:
+    """Equations whose sides are different functions."""
+    return [_said(page, each) for each in found if each.verdict and each.verdict.same is False]
+
+
+def undecided(page: Page, found: Iterable[Equality]) -> list[str]:
+    """Equations of which this can't tell, each with the reason."""
+    return [str(_said(page, each)) for each in found if not each.settled]
+
+
+def _said(page: Page, found: Equality) -> Problem:
+    because = f"; no rule for {found.lost}" if found.lost else ""
+    step, number = page.steps[found.step], f" number {found.place + 1}" if found.place else ""
+    message = f"'='{number}, compared without rounding: {found.verdict}{because}"
+    return Problem.at(page.path, page.text, step.pos, message)
