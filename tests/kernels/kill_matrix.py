@@ -28,13 +28,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from academy.runtime import device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # before anything imports triton
+from academy.compiler import tuning
 from academy.formulas import verify
 from academy.formulas.comparing import exactly, kernels
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants, process, public
 from academy.judge.mutants import Mutant, code_of, mutated, upon
-from academy.judge.session import Given, Session
+from academy.judge.trials import Plan
+from academy.judge.trying import attempt, gradient_mode, ranks
 from tests.judge.test_public import ALWAYS, LONG
 from tests.kernels import test_derivatives, test_harness
 
@@ -42,6 +44,7 @@ COLUMNS = ("walk", "formula", "exact", "derivatives", "nightly", "engine")
 #: Of processor time for one check of a mutant.
 LIMITS = process.Limits(300.0, 6000)
 FOLDER = Path(__file__).parent
+UNCHANGED = Mutant("(unchanged)", "", "", start=0)
 
 
 class Named(NamedTuple):
@@ -56,11 +59,15 @@ class Named(NamedTuple):
 def by_hand(files: list[str]) -> Iterator[Named]:
     for path in sorted(FOLDER.glob("test_*.py")):
         if "Mutant(" in path.read_text("utf-8") and (not files or path.name in files):
-            tests = importlib.import_module(f"tests.kernels.{path.stem}")
+            tests, modules = importlib.import_module(f"tests.kernels.{path.stem}"), set()
             for name, test in vars(tests).items():
                 for mark in getattr(test, "pytestmark", ()):
                     for mutant in test_harness.mutants_in(mark.args[1:]):
-                        yield Named(f"{path.stem}::{name}", mutant, *changed(tests, test, mutant))
+                        pair = changed(tests, test, mutant)
+                        if pair not in modules:  # what is said of this one says nothing about mutants
+                            yield Named(f"{path.stem}::{name}", UNCHANGED, *pair)
+                        modules.add(pair)
+                        yield Named(f"{path.stem}::{name}", mutant, *pair)
 
 
 def changed(tests: ModuleType, test: Any, mutant: Mutant) -> tuple[ModuleType, ModuleType | None]:
@@ -120,9 +127,14 @@ def by_judge(name: str, always: bool) -> Iterator[str]:
     for one in [each for gluon in (False, True) for each in public.functions(gluon=gluon) if each.module == name]:
         tried = ("layouts",) if one.name in LONG else ALWAYS
         groups = [group for group in one.groups if not always or group in tried]
-        for outcome in Session(Given((one.subject(),), here=True), groups).walk():
-            if outcome.bad:
-                yield f"{one.name}: {outcome.trial}: {outcome.message}"
+        subject, first = one.subject(), tuple(one.subject().combinations()[0].items())
+        plan = Plan(subject, interpreted=device.INTERPRET)
+        trial = plan.trial("odd sizes", options=first)
+        plan.differentiable = gradient_mode(subject, trial) == "gradients"
+        plan.ranks = ranks(subject, trial)
+        with tuning.chosen():  # the first configuration of an autotuned kernel
+            found = (attempt(subject, trial) for trial in plan.trials(groups))
+            yield from (f"{one.name}: {each.trial}: {each.message}" for each in found if each.bad)
 
 
 def by_derivatives(lesson: ModuleType, name: str) -> Iterator[str]:
