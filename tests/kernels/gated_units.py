@@ -6,7 +6,6 @@ import functools
 
 import pytest
 import torch
-from torch.autograd import forward_ad
 
 from annotated_examples.common import gated
 from tests.kernels import harness
@@ -27,30 +26,6 @@ def special_pairs(dtype):
     return gate.contiguous(), up.contiguous()
 
 
-def check(function, packed_function, reference, packed_reference):
-    """What a mutant of any gated unit has to get past: a part of the tests below, in a second."""
-    check_values(function, packed_function, reference, packed_reference)
-    right = functools.partial(harness.assert_right, function, reference)
-    right(dict(gate=randn(2, 1030), up=randn(2, 1030)), harness.expanded(2, 1030))
-    right(dict(gate=harness.sliced(randn(3, 9)), up=harness.transposed(randn(3, 9))), harness.sliced(randn(3, 9)))
-    right(dict(gate=harness.sliced(randn(3, 24)), up=randn(3, 24)), randn(3, 24))
-    right(dict(gate=randn(3, 48)[:, :24], up=randn(3, 24)), randn(3, 24))
-    assert_the_same_without_gradients(function, packed_function, randn(3, 18))
-    gate, up, upstream = (randn(5, 9, scale=1e4).half() for _ in range(3))
-    right(dict(gate=gate, up=up), upstream)
-    harness.assert_gradient_penalty_raises(function, dict(gate=randn(9), up=randn(9)))
-    harness.assert_gradient_penalty_raises(packed_function, dict(x=randn(18)))
-    assert_forward_mode_raises(function, packed_function)
-
-
-def check_values(function, packed_function, reference, packed_reference):
-    """Small inputs and large ones, and rows further apart than they are long."""
-    for scale in (1, 100):
-        inputs = dict(gate=harness.nan_fenced(randn(3, 21, scale=scale)), up=harness.nan_fenced(randn(3, 21)))
-        harness.assert_right(function, reference, inputs, randn(3, 21))
-    harness.assert_right(packed_function, packed_reference, dict(x=randn(3, 18)), randn(3, 9))
-
-
 def assert_the_same_without_gradients(function, packed_function, x):
     """Where no autograd frame is entered; and packed or not."""
     leaf = harness.leaf(x)
@@ -59,20 +34,6 @@ def assert_the_same_without_gradients(function, packed_function, x):
         results = [packed_function(leaf), function(*leaf.chunk(2, dim=-1))]
     for out in (*results, packed_function(leaf), packed_function(x), function(*x.chunk(2, dim=-1))):
         assert torch.equal(out.detach(), expected)
-
-
-def assert_forward_mode_raises(function, packed_function):
-    """No tangent is dropped in silence: of `gate`, of `up` or of a packed tensor, with gradients or not."""
-    for gradients in (True, False):
-        with torch.set_grad_enabled(gradients), forward_ad.dual_level():
-            plain, dual = randn(2, 8), forward_ad.make_dual(randn(2, 8), randn(2, 8))
-            for call, inputs in ((function, (dual, plain)), (function, (plain, dual)), (packed_function, (dual,))):
-                try:
-                    call(*inputs)
-                except RuntimeError as error:
-                    assert "jvp" in str(error) or "forward" in str(error), error
-                else:
-                    raise AssertionError("a forward-mode tangent was dropped")
 
 
 def upon(broken, lesson, folder):

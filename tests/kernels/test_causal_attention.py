@@ -10,27 +10,9 @@ from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
 MUTANTS = [
-    Mutant("a query sees the next key", "offs_n[None, :] <= offs_m[:, None], s,", "offs_n[None, :] <= offs_m[:, None] + 1, s,"),
-    Mutant("a query doesn't see its own key", "offs_n[None, :] <= offs_m[:, None], s,", "offs_n[None, :] < offs_m[:, None], s,"),
-    Mutant("last tile of keys dropped", "acc = tl.zeros((BLOCK_M, D), tl.float32)\n    for start_n in tl.range(0, tl.minimum(start_m + BLOCK_M, T), BLOCK_N)", "acc = tl.zeros((BLOCK_M, D), tl.float32)\n    for start_n in tl.range(0, tl.minimum(start_m, T), BLOCK_N)"),
-    Mutant("output not rescaled", "v, acc * alpha[:, None], INPUT_PRECISION", "v, acc, INPUT_PRECISION"),
-    Mutant("sum not rescaled", "row_sum = row_sum * alpha + tl.sum", "row_sum = row_sum + tl.sum"),
-    Mutant("output not divided", "acc / row_sum[:, None]", "acc"),
-    Mutant("lse in base 2", "row_max + tl.log(row_sum)", "row_max * 1.4426950408889634 + tl.log2(row_sum)"),
     Mutant("fp32 products in tf32", "INPUT_PRECISION=input_precision()", 'INPUT_PRECISION="tf32"', gpu=True),
-    Mutant("no mask in dq", "ds = tl.where(offs_n[None, :] <= offs_m[:, None], p * (dp - delta[:, None]), 0.0)", "ds = p * (dp - delta[:, None])"),
-    Mutant("no delta in dq", "p * (dp - delta[:, None])", "p * dp"),
-    Mutant("no delta in dk", "p * (dp - delta[None, :])", "p * dp"),
-    Mutant("no mask in dv", "p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)", "p = tl.exp(s - lse[None, :])"),
     Mutant("zero times the NaN of a hidden query", "ds = tl.where(mask, p * (dp - delta[None, :]), 0.0)", "ds = p * (dp - delta[None, :])"),
     Mutant("queries past the end count", " & (offs_m < T)[None, :]", ""),
-    Mutant("first tile of queries dropped", "tl.range(start_n // BLOCK_M * BLOCK_M, T, BLOCK_M)", "tl.range(start_n // BLOCK_M * BLOCK_M + BLOCK_M, T, BLOCK_M)"),
-    Mutant("scale left out of dq", "dq * scale, offs_m", "dq, offs_m"),
-    Mutant("scale left out of dk", "dk * scale, offs_n", "dk, offs_n"),
-    Mutant("scale left out of the scores of dv", "s = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale", "s = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION)"),
-    Mutant("another head's keys", "k_head, v_head = head(k_tensor, b, h, 0), head(v_tensor, b, h, 0)", "k_head, v_head = head(k_tensor, b, 0, 0), head(v_tensor, b, 0, 0)", count=2),
-    Mutant("strides of the upstream gradient ignored", "inputs, numbers = [strided(x) for x in (do, q, k, v)]", "inputs, numbers = [(do, *strided(q)[1:]), *(strided(x) for x in (q, k, v))]"),
-    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
 ]  # fmt: skip
 
 
@@ -55,8 +37,6 @@ def check(module):
     right(module, inputs, harness.transposed(randn(2, 2, 70, 16)), scale=0.7)
     nan_after_a_token(module)
     infinite_key(module)
-    lse_is_natural(module)
-    harness.assert_gradient_penalty_raises(module.causal_attention, qkv(T=3))
 
 
 def nan_after_a_token(module):
@@ -79,15 +59,6 @@ def infinite_key(module):
     inputs["k"][..., 5, :] = -float("inf")
     dv = gradients_in_tiles(module, inputs, randn(1, 1, 20, 16), 16, 16)[4]
     assert dv.isfinite().all() and not dv[0, 0, 5].any()
-
-
-def lse_is_natural(module):
-    inputs = qkv(T=20)
-    s = (inputs["q"].double() @ inputs["k"].double().mT * 0.3).masked_fill(
-        torch.ones(20, 20, dtype=torch.bool, device=DEVICE).triu(1), -float("inf")
-    )
-    lse = module.causal_attention_forward(**inputs, scale=0.3)[1]
-    torch.testing.assert_close(lse.double(), s.logsumexp(-1), rtol=1e-6, atol=1e-6)
 
 
 def test_check_passes():
