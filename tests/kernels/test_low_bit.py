@@ -13,7 +13,7 @@ from annotated_examples.fast.low_bit import descriptors, many_rows, planes
 from annotated_examples.gemlite import gemm as plain
 from annotated_examples.gemlite import gemm_splitK as lesson
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, LAYOUTS, Mutant
+from tests.kernels.harness import LAYOUTS, Mutant
 from tests.kernels.test_gemm import (
     BF16,
     FP16,
@@ -313,10 +313,3 @@ def test_which_kernel_for_other_formats():
         fast.kernel_for(a, words, scales, 4, 64, 3, 2, FP16) is fast.gemm_forward
     )  # the library would round before the scale
     assert fast.kernel_for(a, words, scales, 4, 64, 3, 0, FP32) is fast.gemm_forward
-
-
-@pytest.mark.parametrize("file", [planes, descriptors, many_rows], ids=lambda file: file.__name__.rpartition(".")[2])
-def test_example_runs(file):
-    if DEVICE.type == "cuda":
-        pytest.skip("tiles of 4 x 16 run in the interpreter only")
-    file.EXAMPLE()
