@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from triton.runtime import interpreter
+from triton.runtime.errors import InterpreterError
 
 
 @contextlib.contextmanager
@@ -28,6 +29,8 @@ def loads_inside(*tensors: torch.Tensor) -> Iterator[None]:
     builder.create_masked_load = watched
     try:
         yield
+    except InterpreterError as error:  # as which the interpreter shows the assertion above
+        raise AssertionError(str(error)) from error
     finally:
         builder.create_masked_load = original
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.compiler.errors import CompilationError
-from triton.runtime.errors import InterpreterError
 
 from academy.runtime import device
 from academy.judge import accuracy
@@ -90,17 +88,11 @@ def long_sums_right(multiply, K):
 
 
 def check_product(module):
-    """Everything that a mutant of `activation(a @ b)` has to get past, with small tiles."""
+    """What a mutant has to get past that neither the judge nor the printed formulas notice."""
     try:
-        stays_inside(module)  # first: a stray store elsewhere would damage the test itself
-        multiply, fenced = tiled(module, **TILES), harness.nan_fenced
-        right(module, multiply, dict(a=fenced(randn(52, 37)), b=fenced(randn(37, 20))), "silu", randn(52, 20))
-        right(module, multiply, dict(a=randn(24, 20).T, b=randn(24, 40)), "relu")
-        right(module, multiply, dict(a=randn(20, 24, dtype=torch.float16), b=randn(40, 24, dtype=torch.float16).T))
-        right(module, module.matmul, dict(a=randn(9, 5), b=randn(5, 6)), "gelu")
         reads_inside(module)
         inner_sizes_are_checked(module)
-    except (pytest.fail.Exception, InterpreterError, CompilationError) as error:
+    except pytest.fail.Exception as error:
         raise AssertionError(str(error)) from error
 
 
@@ -148,8 +140,6 @@ class ProductTests:
         monkeypatch.setattr(torch.Tensor, "contiguous", lambda self: pytest.fail("made a copy"))
         a, b = randn(24, 40).T, randn(16, 24).T
         torch.testing.assert_close(self.product(module)(a, b), a @ b, rtol=1e-4, atol=1e-4)
-
-    # ------------------------------------------------------------ autograd
 
     # ------------------------------------------------------------ bad arguments
 

@@ -1,11 +1,7 @@
-"""tutorials/matmul_blocked: values, masks on every edge, layouts, errors, mutants."""
-
-# ruff: noqa: E501  (the mutants: an edit reads best on one line)
+"""tutorials/matmul_blocked: long sums, reads outside, errors, mutants."""
 
 import pytest
 import torch
-from triton.compiler.errors import CompilationError
-from triton.runtime.errors import InterpreterError
 
 from academy.runtime import device
 from academy.judge import accuracy
@@ -17,15 +13,6 @@ from tests.kernels.matmul_cases import long_sums_right
 TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
 
 MUTANTS = [
-    Mutant("no mask on K", "k_mask = offs_k < K - k * BLOCK_K", "k_mask = offs_k < BLOCK_K"),
-    Mutant("store not masked", "tl.store(z_ptrs, acc, mask=m_mask[:, None] & n_mask[None, :])", "tl.store(z_ptrs, acc)"),
-    Mutant("grid rounded down", "triton.cdiv(M, BLOCK_M), triton", "max(M // BLOCK_M, 1), triton"),
-    Mutant("loop rounded down", "range(0, tl.cdiv(K, BLOCK_K))", "range(0, K // BLOCK_K)"),
-    Mutant("axes of the grid exchanged", "pid_n = tl.program_id(1)", "pid_n = tl.program_id(0)"),
-    Mutant("stride of x ignored", "offs_m[:, None] * stride_xm + offs_k", "offs_m[:, None] * K + offs_k"),
-    Mutant("stride of y ignored", "offs_k[:, None] * stride_yk + offs_n", "offs_k[:, None] * N + offs_n"),
-    Mutant("no step along K", "y_ptrs += BLOCK_K *", "y_ptrs += 0 *"),
-    Mutant("result always float32", "dtype=x.dtype, device=x.device)\n", "dtype=torch.float32, device=x.device)\n"),
     Mutant("mismatched K unchecked", "contract(x=x, y=y)", "pass"),
     Mutant("gradient silently missing", 'checks.no_gradient("matmul", x=x, y=y)', "pass"),
 ]  # fmt: skip
@@ -44,38 +31,19 @@ def assert_right(function, x, y):
 
 
 def check(module):
-    """Everything a mutant has to get past."""
+    """No lane that isn't masked reads outside. Sizes that don't fit are refused, and a gradient."""
     try:
-        check_all(module)
-    except (pytest.fail.Exception, InterpreterError, CompilationError) as error:
+        if device.INTERPRET:
+            x, y = randn(20, 18), randn(18, 20)
+            with addresses.loads_inside(x, y):
+                module.matmul_forward(x, y, **TILES)
+        words = r"y must have as many rows as x has columns, 4, got shapes \(3, 4\) and \(5, 2\)"
+        with pytest.raises(ValueError, match=words):
+            module.matmul(randn(3, 4), randn(5, 2))
+        with pytest.raises(ValueError, match="y requires a gradient, but matmul has no backward pass"):
+            module.matmul(randn(3, 4), randn(4, 2).requires_grad_())
+    except pytest.fail.Exception as error:
         raise AssertionError(str(error)) from error
-
-
-def check_all(module):
-    stays_inside(module)  # first: a stray store elsewhere would damage the test itself
-    small = lambda x, y: module.matmul_forward(x, y, **TILES)  # noqa: E731
-    assert_right(small, harness.nan_fenced(randn(40, 37)), harness.nan_fenced(randn(37, 20)))
-    assert_right(module.matmul, randn(37, 20).T, randn(30, 37).T)
-    assert_right(small, randn(20, 24, dtype=torch.float16), randn(24, 17, dtype=torch.float16))
-    if device.INTERPRET:
-        x, y = randn(20, 18), randn(18, 20)
-        with addresses.loads_inside(x, y):
-            small(x, y)
-    with pytest.raises(
-        ValueError, match=r"y must have as many rows as x has columns, 4, got shapes \(3, 4\) and \(5, 2\)"
-    ):
-        module.matmul(randn(3, 4), randn(5, 2))
-    with pytest.raises(ValueError, match="y requires a gradient, but matmul has no backward pass"):
-        module.matmul(randn(3, 4), randn(4, 2).requires_grad_())
-
-
-def stays_inside(module):
-    """The result is cut out of a larger piece of memory: what lies around it must survive."""
-    memory = torch.full((40, 40), 7.0, device=harness.DEVICE)
-    x, y, z = randn(20, 18), randn(18, 20), memory[:20, :20]
-    strides = (*x.stride(), *y.stride(), *z.stride())
-    module.matmul_kernel[(2, 2)](x, y, z, 20, 20, 18, *strides, INPUT_PRECISION="ieee", **TILES)
-    assert (memory[20:] == 7.0).all() and (memory[:, 20:] == 7.0).all(), "wrote outside of the result"
 
 
 def test_check_passes():
