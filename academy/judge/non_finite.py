@@ -140,7 +140,7 @@ def wrong(
         place = tuple(off.nonzero()[0].tolist())
         hidden = " hidden" * bool(((got == 0) & off).any())
         wanted = " or ".join(sorted({KINDS[kind] for kind in allowed[(slice(None), *place)].tolist()}))
-        return f"{int(off.sum())} of {off.numel()}{hidden}, first {place}: {KINDS[got[place]]}, not {wanted}"
+        return f"{int(off.sum())} of {off.numel()}{hidden}, first {list(place)}: {KINDS[got[place]]}, not {wanted}"
     untouched = torch.stack([bad == good for bad, good in zip(large, exact)]).all(0) & ~allowed.any(0) & ~spread
     if same_bits or not clean.is_floating_point():
         moved = untouched & (ours != clean)
@@ -150,7 +150,7 @@ def wrong(
     if bool(moved.any()):
         place = tuple(moved.nonzero()[0].tolist())
         return (
-            f"{int(moved.sum())} of {moved.numel()} depend on it that must not, first {place}: "
+            f"{int(moved.sum())} of {moved.numel()} depend on it that must not, first {list(place)}: "
             f"{ours[place]:.6g} instead of {clean[place]:.6g}"
         )
     return None

@@ -101,10 +101,14 @@ def test_one_line_is_changed_and_run_and_kept(page, address):
     page.run(f"document.querySelector('{LIVE} [data-action=run]').click()")
     page.wait(f"({OUT})[9] === '81'", 30)
     assert page.run("performance.now()") - begun < 5000, "one second on a machine that does nothing else"
-    page.run(typed.format("out = x +") + f"(document.querySelector('{LIVE} .p-change'))")
-    page.run(f"document.querySelector('{LIVE} [data-action=run]').click()")
-    page.wait(f"{STATE} === 'error'", 30)
-    assert "invalid syntax" in page.run(f"document.querySelector('{LIVE} .p-outcome').innerText")
+    for line, said in ("out = torch.relu(x)", "tl.maximum(x, 0.0)"), ("out = x +", "invalid syntax"):
+        page.run(typed.format(line) + f"(document.querySelector('{LIVE} .p-change'))")
+        page.run(f"document.querySelector('{LIVE} [data-action=run]').click()")
+        page.wait(
+            f"{STATE} === 'error' && document.querySelector('{LIVE} .p-outcome').innerText.includes('{said}')", 30
+        )
+        assert "have run" not in page.run(NOW), "it has stopped"
+        assert page.run(f"document.querySelectorAll('{LIVE} .p-wrong').length") == 1, "its line is marked"
     assert violations(page) == []
     opened(page, address)
     assert page.run(f"document.querySelector('{LIVE} .p-change').value") == "out = x +", "kept at every key"
