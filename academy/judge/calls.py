@@ -7,6 +7,7 @@ import gc
 import pickle
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -112,8 +113,17 @@ def backward_twice(attempt: Attempt) -> None:
 
 
 def afterwards(attempt: Attempt) -> None:
-    """The random numbers that come next are no others, and no memory of a call is kept for good."""
+    """The random numbers that come next are no others, no memory of a call is kept for good, and what a call has
+    returned is its caller's: the next call changes nothing of it."""
     inputs = attempt.inputs()
+    returned, _ = attempt.results(attempt.subject.function, inputs)
+    before = {name: value.clone() for name, value in returned.items() if torch.is_tensor(value)}
+    another = type(attempt)(attempt.subject, replace(attempt.trial, seed=attempt.trial.seed + 1))
+    another.results(attempt.subject.function, another.inputs())
+    for name, was in before.items():
+        if place := elements.first(~elements.same(returned[name].detach(), was)):
+            changed = elements.at(name, place, returned[name], was)
+            raise Wrong(f"the next call changes what this one has returned: {changed}. Do both return one tensor?")
     run = lambda: attempt.results(attempt.subject.function, inputs)  # noqa: E731
     ends: list[list[Any]] = []
     with _random_state_kept():

@@ -177,9 +177,30 @@ def test_an_infinity_in_a_gradient_may_be_a_nan():
     assert not list(non_finite.walk(other, [squares], dict(x=x), torch.ones(3, 4), tried, infinity_or_nan=True))
 
 
+@pytest.mark.parametrize("value", ["+inf", "-inf"])
+def test_an_infinity_may_be_a_nan_and_not_the_other_infinity(value):
+    class Cube(torch.autograd.Function):
+        """Where it overflows its result, and then its gradient, has the wrong sign."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.where(x.isinf(), -x, x**3)
+
+        @staticmethod
+        def backward(ctx, dy):
+            (x,) = ctx.saved_tensors
+            return torch.where(x.isinf(), -torch.inf, 3 * x * x) * dy
+
+    given, tried = dict(x=torch.randn(3, 4)), [non_finite.Trial("x", value, (5,))]
+    walk = lambda other: non_finite.walk(other, [lambda x: x**3], given, torch.ones(3, 4), tried, infinity_or_nan=True)  # noqa: E731
+    assert [said.partition(":")[0] for _, said in walk(Cube.apply)] == ["out", "dx"]
+    assert not list(walk(lambda x: torch.where(x.isinf(), x - x, x**3)))
+
+
 def test_whole_numbers_are_compared_as_they_are():
     """A sampler's tokens have no rounding: one that a bad number elsewhere moves is another token."""
     clean = torch.tensor([3, 4])
     compared = lambda ours: non_finite.wrong(ours, clean, [clean], [clean], [clean], False, same_bits=False)  # noqa: E731
     assert compared(clean.clone()) is None
-    assert "first (1,): 5 instead of 4" in compared(torch.tensor([3, 5]))
+    assert "first [1]: 5 instead of 4" in compared(torch.tensor([3, 5]))
