@@ -89,6 +89,8 @@ CAUSES = [
           "restore_value or reset_to_zero.", "guides/autotuning/#trials-are-real-runs"),
     Cause(r"^compiles: ", "The interpreter takes more than the compiler does.",
           _MUSEUM + "no-gpu-you-can-still-compile"),
+    Cause(r"the next call changes", "A result lies in memory that the function keeps: give each call its own.",
+          _MUSEUM + "13-the-recycled-gradient"),
     Cause(r"^calls: .*second backward", "The backward pass writes over what it has saved.",
           _MUSEUM + "13-the-recycled-gradient"),
     Cause(r"^calls: ", "A call leaves something behind, or takes for granted which tensors it gets and which of them "
