@@ -3,8 +3,9 @@
 `python benchmarks/host_time.py` runs them on this machine's GPU and writes
 `benchmarks/results/<device>/experiments/host_time.json`:
 
-- `calls`: host time of a call on tiny tensors, ours with launches remembered and without, PyTorch's and the peers', in
-  µs, without a gradient and forward with backward;
+- `calls`: host time of a call on tiny tensors, each operation with its peers, ours also with nothing remembered, in µs,
+  without a gradient and forward with backward;
+- `functions`: the same for every public function and its reference in PyTorch, with the inputs of `PUBLIC`;
 - `wall`: the time of a plain call in a row of them, on tensors as large as in a model, in µs;
 - `breakdown`: where the time of one layernorm call goes, in µs;
 - `values`: the same numbers under the names by which the guide quotes them.
@@ -28,25 +29,8 @@ import torch  # noqa: E402
 from academy.runtime import device, launch  # noqa: E402  before anything imports triton
 from academy.bench import experiment, operation, run  # noqa: E402
 from academy.book import layout  # noqa: E402
+from academy.judge import public  # noqa: E402
 from academy.runtime.timing import Gpu  # noqa: E402
-
-#: file of operations/ -> the variants whose host time is measured.
-OPERATIONS = {
-    "vector_add": [""],
-    "matmul_blocked": [""],
-    "matmul_grouped": [""],
-    "flash_attention": [],
-    "decode": [],
-    "softmax": [""],
-    "layernorm": [""],
-    "rmsnorm": [""],
-    "swiglu": [],
-    "geglu": [],
-    "cross_entropy": [""],
-    "linear_cross_entropy": [],
-    "matmul_autotuned": [""],
-    "gemm_splitK": [""],
-}
 
 
 # --8<-- [start:clock]
@@ -86,7 +70,7 @@ def wall_us(calls: dict[str, Callable], rounds: int = 15, count: int = 20) -> di
 
 
 def plainly(call: Callable) -> Callable:
-    """The same call, every launch made by Triton."""
+    """The same call, every launch made by Triton, and nothing replayed."""
 
     def by_triton(*arguments, **named):
         remembers, launch.REMEMBERS = launch.REMEMBERS, False
@@ -99,14 +83,14 @@ def plainly(call: Callable) -> Callable:
 
 
 def providers(variant: operation.Variant, shape: tuple[int, ...], dtype: torch.dtype) -> tuple[dict, dict]:
-    """(name -> a `run.Call`, name -> why there is none). Ours comes a second time, launched by Triton."""
+    """(name -> a `run.Call`, name -> why there is none). The last of ours comes a second time, launched by Triton."""
     inputs, found, missing = variant.inputs(shape, dtype, device.DEVICE), {}, {}
     for name, factory in variant.providers().items():
-        if name in ("torch.compile", "lesson") and len(variant.ours) > 1 or name == "torch.compile":
+        if name == "torch.compile":
             continue
         try:
             found[name] = run.Call(factory(inputs), inputs, variant)
-            if name in variant.ours:
+            if name == list(variant.ours)[-1]:
                 found["launched by Triton"] = run.Call(factory(inputs), inputs, variant)
             out = found[name]()
             for each in (name, "launched by Triton"):
@@ -129,23 +113,71 @@ def pairs(found: dict) -> tuple[dict, dict]:
     return forward, both
 
 
-def calls(operations: dict[str, operation.Operation]) -> list[dict]:
+def calls(operations: dict[str, operation.Operation], rounds: int = 41) -> list[dict]:
     """All of them take turns: a machine can be slow for seconds, and then every operation is."""
     rows: list[dict] = []
     timed: dict[tuple, Callable] = {}
-    for name, wanted in OPERATIONS.items():
-        for variant in operations[name].variants:
-            if variant.name == "backward" or wanted and variant.name not in wanted:
+    for name, each in operations.items():
+        for variant in each.variants:
+            if variant.name == "backward":  # forward and backward are timed together
                 continue
             found, missing = providers(variant, variant.host_shape, variant.dtypes[0])
-            for which, each in zip(("forward", "forward+backward"), pairs(found)):
-                timed |= {(len(rows), which, provider): call for provider, call in each.items()}
+            for which, measured in zip(("forward", "forward+backward"), pairs(found)):
+                timed |= {(len(rows), which, provider): call for provider, call in measured.items()}
             rows.append(dict(operation=name, variant=variant.name, shape=list(variant.host_shape), missing=missing))
-    for (row, which, provider), time_us in rounded(host_us(timed, rounds=41, count=20)).items():
+            print(name, variant.name, "ready", flush=True)
+    return timed_rows(rows, timed, rounds)
+
+
+def timed_rows(rows: list[dict], timed: dict[tuple, Callable], rounds: int) -> list[dict]:
+    """The rows with what the calls take, which are named (row, pass, provider)."""
+    for (row, which, provider), time_us in rounded(host_us(timed, rounds=rounds, count=20)).items():
         rows[row].setdefault(which, {})[provider] = time_us
     for row in rows:
         print(row, flush=True)
     return rows
+
+
+def functions(rounds: int = 21) -> list[dict]:
+    """The first call of every public function that runs on a single card."""
+    rows: list[dict] = []
+    timed: dict[tuple, Callable] = {}
+    for each in public.functions():
+        if each.module.startswith("distributed."):
+            continue
+        case = next(case for case in public.calls() if str(case.public) == str(each))
+        row = dict(function=str(each), call=str(case), missing={})
+        for provider, function in ("ours", each.function()), ("reference", each.reference_function()):
+            try:
+                forward, gradients = without_and_with_gradients(case, function)
+                forward()
+                timed[len(rows), "forward", provider] = forward
+                if each.differentiable:
+                    gradients()
+                    timed[len(rows), "forward+backward", provider] = gradients
+            except Exception as error:
+                row["missing"][provider] = f"{type(error).__name__}: {error}"[:200]
+        rows.append(row)
+        print(row["call"], "ready", flush=True)
+    return timed_rows(rows, timed, rounds)
+
+
+def without_and_with_gradients(case: public.Call, function: Callable) -> tuple[Callable, Callable]:
+    """The call with its inputs, and the same with the gradients of all floating ones."""
+    wrap = case.said.get("wrap", case.public.wrap)
+    function, inputs = wrap(function) if wrap else function, case.inputs()
+    leaves = {name: value.clone().requires_grad_(value.is_floating_point()) for name, value in inputs.items()}
+    wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
+    upstream: list[torch.Tensor] = []
+
+    def both():
+        out = function(**leaves, **case.options)
+        results = [each for each in (out if isinstance(out, tuple) else (out,)) if each.requires_grad]
+        if not upstream:
+            upstream.extend(torch.ones_like(each) for each in results)
+        torch.autograd.grad(results, wanted, upstream, allow_unused=True)
+
+    return functools.partial(function, **inputs, **case.options), both
 
 
 WALL = {"matmul_autotuned": [(n, n, n) for n in (512, 1024, 2048)], "cross_entropy": [(8192, 32000)]}
@@ -197,8 +229,6 @@ def breakdown() -> dict[str, float]:
             *values, *numbers, None, None,
         )  # fmt: skip
 
-    known = fast.checked(x, weight, bias, 1e-5)
-    plan = fast.forward_plan(x, weight, bias, 1e-5, False, None, None, None, known=known, besides=(False,))
     measured = host_us(
         {
             "call": lambda: fast.layernorm(x, weight, bias),
@@ -210,7 +240,7 @@ def breakdown() -> dict[str, float]:
             "outputs": lambda: torch.empty_like(x, memory_format=torch.contiguous_format),
             "launch by Triton": lambda: kernel[grid](*tensors, *numbers, **options),
             "launch": lambda: launch.launch(kernel, grid, tensors, numbers, **options),
-            "prepared launch": lambda: plan(x, weight, bias, y, None, None),
+            "replayed": lambda: fast.layernorm_forward(x, weight, bias, 1e-5, save=False),
             "key": lambda: launch.look(tensors),
             "driver": driver,
             "empty": lambda: None,
@@ -229,7 +259,7 @@ def values(content: dict) -> dict[str, dict]:
     """`<operation>/<pass>/<provider>`, `wall/<operation>/<shape>/<pass>/<provider>`, `breakdown/<part>`."""
     found = {f"breakdown/{name}": value for name, value in content["breakdown"].items()}
     for kind in ("calls", "wall"):
-        for row in content[kind]:
+        for row in content.get(kind, []):
             name = ":".join(filter(None, (row["operation"], row.get("variant"))))
             if kind == "wall":
                 name = f"wall/{name}/{'x'.join(map(str, row['shape']))}"
@@ -241,15 +271,19 @@ def values(content: dict) -> dict[str, dict]:
 def main() -> int:
     parser = experiment.parser("Measure what a call costs on the host.")
     parser.add_argument("--name", default="host_time", help="of the file with the results")
+    parser.add_argument("--operation", action="append", help="one of operations/, without .py (default: all)")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print("host time of a launch needs a CUDA device", file=sys.stderr)
         return 2
     Gpu()  # the context, the first allocations
-    operations = {path: operation.Operation.from_file(layout.facts(ROOT, path)) for path in OPERATIONS}
-    content: dict = {"breakdown": breakdown()}
+    wanted = arguments.operation or [path.stem for path in sorted((ROOT / "operations").glob("[!_]*.py"))]
+    operations = {path: operation.Operation.from_file(layout.facts(ROOT, path)) for path in wanted}
+    operations = {name: each for name, each in operations.items() if "/distributed/" not in each.files["lesson"]}
+    content: dict = {"breakdown": breakdown(), "calls": calls(operations)}
     print(content["breakdown"], flush=True)
-    content |= {"calls": calls(operations), "wall": wall(operations)}
+    if not arguments.operation:
+        content |= {"functions": functions(), "wall": wall(operations)}
     content["values"] = values(content)
     experiment.write_experiment(arguments.name, arguments.results, content, "liger-kernel", "gemlite", "quack-kernels")
     return 0

@@ -54,9 +54,10 @@ COMMON = dict(
 
 # ---------------------------------------------------------------- public functions
 def quantized(rows, columns):
+    from academy.runtime.device import DEVICE
     from annotated_examples.gemlite import gemm
 
-    words, scales, zeros = gemm.quantize(torch.randn(256, columns).half(), 4, 128)
+    words, scales, zeros = gemm.quantize(torch.randn(256, columns).half().to(DEVICE), 4, 128)
     return {"a": torch.randn(rows, 256), "words": words, "scales": scales, "zeros": zeros}
 
 

@@ -34,10 +34,11 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.nightly)
             if not item.get_closest_marker("gpu"):
                 with_mutants.add(item.function)
-    if device.INTERPRET:
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA device: the interpreter can't show it"))
+    for item in items:
+        if device.INTERPRET and item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device: the interpreter can't show it"))
+        if not device.INTERPRET and item.get_closest_marker("interpreted"):
+            item.add_marker(pytest.mark.skip(reason="about Triton's interpreter"))
 
 
 def pytest_collection_finish():

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import torch
 
 from academy.runtime import autograd
-from academy.runtime.device import INTERPRET
+from academy.runtime.device import ASKED, INTERPRET
 
 try:
     from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
@@ -40,7 +40,10 @@ MOST_PROGRAMS = 65_535
 def looks_at_values() -> bool:
     """Whether checks look at values, too, for which a GPU has to be waited for: in the interpreter, and on a GPU with
     `ACADEMY_DEBUG=1` in the environment. Not inside of `torch.compile`."""
-    return not torch.compiler.is_compiling() and (INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1")
+    if torch.compiler.is_compiling():
+        return False
+    ASKED.add(looks_at_values)
+    return INTERPRET or os.environ.get("ACADEMY_DEBUG") == "1"
 
 
 def tensors(**named: torch.Tensor) -> None:

@@ -159,12 +159,17 @@ def describe() -> str:
     return f"CPU, in Triton's interpreter ({reason}), {versions}"
 
 
+#: Settings that were asked for, as functions: `academy.runtime.replay` asks again before it replays a call.
+ASKED: set[Callable[[], object]] = set()
+
+
 def tf32_allowed() -> bool:
     """Whether PyTorch may round float32 factors of a matrix product to tf32.
 
     Reads `torch.backends.cuda.matmul.fp32_precision`, which follows every way of setting it. `allow_tf32`, the older
     name, raises an error once the newer one has been set.
     """
+    ASKED.add(tf32_allowed)
     return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
 

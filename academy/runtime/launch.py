@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -49,6 +50,14 @@ ONE_LAUNCHER = not triton.__version__.startswith("3.6.")
 #: As Triton's driver asks for them.
 current_device: Any = torch._C._cuda_getDevice if COMPILED else None
 _current_stream: Any = torch._C._cuda_getCurrentRawStream if COMPILED else None
+
+
+class _Recording(threading.local):
+    recorder: Any = None
+
+
+#: What writes down this thread's launches at the moment, see `academy.runtime.replay`. They are made by Triton then.
+RECORDING = _Recording()
 #: When one of the dictionaries is this large, it is emptied: a program has few kinds of calls, or too many to remember.
 MOST = 4096
 NUMBERS = (int, float, bool)
@@ -122,7 +131,7 @@ class Launch:
         self.three = None if callable(grid) else (*grid, 1, 1)[:3]
 
     def __call__(self, *tensors: Any) -> Any:
-        if torch.compiler.is_compiling() or not REMEMBERS or watched():
+        if torch.compiler.is_compiling() or not REMEMBERS or RECORDING.recorder is not None or watched():
             return self.by_triton(tensors)
         try:
             device = current_device()
@@ -323,6 +332,30 @@ def _understood(jitted: Any, compiled: Any, tensors: Sequence, numbers: tuple, d
         and not getattr(compiled.run, "gsan_enabled", False)
         and (not any(type(x) is Tiles for x in tensors) or _maps(compiled.run.launch))
     )
+
+
+def understood(kernel: Any, values: tuple, options: dict, grid: Any, compiled: Any) -> tuple[_Remembered, list] | None:
+    """A launch that Triton has just made: what to launch again, and the kernel's arguments up to the last that isn't
+    `tl.constexpr`, with None for those that are. None if not everything about it is understood.
+
+    Args: the jitted kernel, what its `run` got, and what that returned.
+    """
+    bound = dict(zip((p.name for p in kernel.params), values)) | options
+    bound |= {p.name: p.default for p in kernel.params if p.name not in bound and p.has_default}
+    known = [p for p in kernel.params if not p.is_constexpr]
+    last = known[-1].num + 1 if known else 0
+    given = [None if p.is_constexpr else _as_tiles(bound[p.name]) for p in kernel.params[:last]]
+    used = (*(grid(bound) if callable(grid) else grid), 1, 1)[:3]
+    if not _understood(kernel, compiled, given, (), current_device()):
+        return None
+    return _Remembered(kernel, kernel, compiled, used, given, ()), given
+
+
+def _as_tiles(value: Any) -> Any:
+    """A tensor descriptor, Triton's or Gluon's, as `Tiles`."""
+    if not hasattr(value, "block_shape"):
+        return value
+    return Tiles(value.base, *map(tuple, (value.shape, value.strides, value.block_shape)))
 
 
 def _devices(tensors: Sequence) -> list[int]:

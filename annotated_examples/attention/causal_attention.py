@@ -36,6 +36,7 @@ value may also reach earlier queries, and in the backward pass so may one in a k
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import math
 
@@ -319,6 +320,7 @@ class CausalAttention(torch.autograd.Function):
         return *launchers[1](do, *ctx.saved_tensors, ctx.scale), None
 
 
+@replayed
 def causal_attention(q, k, v, *, scale=None):
     r"""Softmax attention in which token i sees the tokens up to itself. Differentiable in `q`, `k` and `v`.
 

@@ -21,6 +21,7 @@ keys or values that count makes the rows of its own sequence and head NaN. Forwa
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import math
 
@@ -303,6 +304,7 @@ def check_values(k_cache, lengths, block_table):
                 raise ValueError(f"block_table must hold pages in [0, {num_pages}), got {pages.tolist()} in row {b}")
 
 
+@replayed
 def decode_attention(
     q, k_cache, v_cache, lengths, *, block_table=None, scale=None, window=None, softcap=0.0, sinks=None, num_splits=None
 ):

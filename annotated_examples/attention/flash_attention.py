@@ -27,6 +27,7 @@ it, and in the backward pass so may one in a key or a query, as in PyTorch's pro
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import math
 from functools import partial
@@ -360,6 +361,7 @@ def attention_varlen(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch
     return o.squeeze(0).transpose(0, 1), lse.squeeze(0)
 
 
+@replayed
 def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
     r"""Softmax attention of `q` over `k` and `v`, differentiable in all three, in `sinks` and through the log-sum-exp.
 
@@ -388,6 +390,7 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
     return (o, lse) if return_lse else o
 
 
+@replayed
 def flash_attention_varlen(
     q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None,
     return_lse=False, max_seqlen_q=None, max_seqlen_k=None,

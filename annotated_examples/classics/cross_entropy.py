@@ -31,6 +31,7 @@ never counts, while PyTorch's gradient there can be NaN.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import torch.nn.functional as F
@@ -182,6 +183,7 @@ def cross_entropy_backward_kernel(
 #
 # The kernel stores a loss for each row, already divided. PyTorch adds them up: that is one small kernel, which adds in
 # the same order every time. If no row counts, it is a sum of zeros: there is no 0 / 0, and so no NaN.
+@replayed
 def cross_entropy_forward(logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096):
     """The loss, and what the backward pass needs: logits, labels, n_items, largest logit and sum of each row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
@@ -196,6 +198,7 @@ def cross_entropy_forward(logits, labels, n_items=None, softcap=0.0, scaling=0.0
     return losses.sum(), (logits, labels, n_items, row_max, row_sum)
 
 
+@replayed
 def cross_entropy_backward(
     dloss, logits, labels, n_items, row_max, row_sum, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK_N=4096
 ):
@@ -272,6 +275,7 @@ class CrossEntropyLoss(torch.autograd.Function):
         return launch(dloss, *ctx.saved_tensors, *ctx.options), *[None] * 8
 
 
+@replayed
 def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
     r"""Mean cross entropy of `logits` against `labels`, differentiable with respect to the logits.
 

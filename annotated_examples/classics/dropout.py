@@ -22,6 +22,7 @@ dropped NaN becomes 0, which PyTorch's multiplication leaves NaN.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -159,11 +160,11 @@ def threshold(p):
 
 # Where `p` is 1 nothing is kept, and there is nothing to compute. (The largest threshold would still keep one element
 # of 2³².)
+@replayed
 def launch(x, out, p, seed, BLOCK, ROUNDS):
     checks.power_of_two(BLOCK=BLOCK)
     if p == 1:
         return out.zero_()
-    seed = seed_tensor(seed, out.device)
     if n := out.numel():
         num_warps = max(1, min(BLOCK, 2048) // 512)
         dropout_kernel[(triton.cdiv(n, BLOCK),)](
@@ -175,7 +176,8 @@ def launch(x, out, p, seed, BLOCK, ROUNDS):
 # A thread has 16 elements, four times four. Fewer, and what a thread does once, such as the ten keys, weighs more.
 def dropout_forward(x, p, seed, *, BLOCK=2048, ROUNDS=10):
     """`x` with the elements masked and scaled, in a new contiguous tensor."""
-    return launch(x.contiguous(), torch.empty(x.shape, dtype=x.dtype, device=x.device), p, seed, BLOCK, ROUNDS)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return launch(x.contiguous(), y, p, seed_tensor(seed, x.device), BLOCK, ROUNDS)
 
 
 # The mask is made again, from the same seed.
@@ -184,7 +186,8 @@ def dropout_backward(dy, p, seed, *, BLOCK=2048, ROUNDS=10):
 
 
 def dropout_mask_forward(shape, p, seed, device, *, BLOCK=2048, ROUNDS=10):
-    return launch(None, torch.empty(shape, dtype=torch.bool, device=device), p, seed, BLOCK, ROUNDS)
+    mask = torch.empty(shape, dtype=torch.bool, device=device)
+    return launch(None, mask, p, seed_tensor(seed, mask.device), BLOCK, ROUNDS)
 
 
 # ## Arguments

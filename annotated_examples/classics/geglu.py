@@ -32,6 +32,7 @@ Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import torch.nn.functional as F
@@ -258,6 +259,7 @@ def geglu_packed_backward(dout, x, approximate="none", *, BLOCK_N=None):
 # ## The operation
 #
 # The autograd function gets the two launchers as arguments, and which form of GELU they compute.
+@replayed
 def geglu(gate, up, approximate="none"):
     r"""`gelu(gate) * up`, differentiable in both.
 
@@ -283,6 +285,7 @@ def geglu(gate, up, approximate="none"):
     return gated.GatedUnit.apply(gate, up, geglu_forward, geglu_backward, approximate)
 
 
+@replayed
 def geglu_packed(x, approximate="none"):
     """`geglu` of the two halves of the last dimension: `x[..., :h]` is the gate, `x[..., h:]` is `up`.
 

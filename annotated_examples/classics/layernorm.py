@@ -33,10 +33,12 @@ including the upstream gradient: in a pre-norm transformer the residual branch s
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
 import triton.language as tl
+
 from annotated_examples.common.norms import module_arguments
 from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 
@@ -271,6 +273,7 @@ def layernorm_backward_columns_kernel(
 # Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each. In bfloat16 these are 16 bytes, the
 # most that one instruction loads. Wider rows take more chunks, narrower ones leave lanes idle. (Softmax fits the chunk
 # to the row; one size for all keeps this launcher simpler.)
+@replayed
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number per row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
@@ -296,6 +299,7 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
 # only 64 rows of partial sums. A tile of 32 rows by 128 columns means 32 elements per thread in each of the two
 # accumulators. The partial sums are added up in float32 and rounded to the parameter's dtype once. If `M` is zero there
 # are none, and their sum is zero.
+@replayed
 def layernorm_backward(
     dy, x, weight, bias, mean, rstd, *, needs=(True, True, True),
     BLOCK_M=32, BLOCK_N=1024, COLUMNS=128, num_programs=64,
@@ -364,6 +368,7 @@ def contract(x, weight, bias, eps):
     checks.number("eps", eps, at_least=0)
 
 
+@replayed
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """Layer normalisation over the last dimension, differentiable in `x`, `weight` and `bias`.
 

@@ -26,6 +26,7 @@ the sums over the vocabulary and over the rows. Any strides are allowed. Labels,
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import torch.nn.functional as F
@@ -249,6 +250,7 @@ def part_of(bias, start, end):
 
 
 # The logits of one piece at a time: `COLUMNS` of them, 0.13 GB for 8192 rows.
+@replayed
 def linear_cross_entropy_forward(
     x, weight, labels, bias=None, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100,
     *, COLUMNS=8192, BLOCK_N=4096,
@@ -270,6 +272,7 @@ def linear_cross_entropy_forward(
 
 # Each piece of the vocabulary gives its rows of `dweight`, [[tag: LCE-W]], and its entries of `dbias`, [[tag: LCE-b]],
 # and adds to `dx`, [[tag: LCE-X]].
+@replayed
 def linear_cross_entropy_backward(
     dloss, x, weight, labels, bias, n_items, row_max, row_sum, softcap=0.0, scaling=0.0, ignore_index=-100,
     *, needs=(True, True, True), COLUMNS=8192, BLOCK_N=4096,
@@ -381,6 +384,7 @@ def loss_with_late_gradients(x, weight, bias, labels, n_items, softcap, scaling,
     return LinearCrossEntropy.apply(x, weight, bias, labels, *arguments)
 
 
+@replayed
 def linear_cross_entropy(
     x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
 ):

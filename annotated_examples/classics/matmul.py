@@ -30,6 +30,7 @@ A NaN in `a` reaches its own row of the result, one in `b` its own column, as in
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -220,6 +221,7 @@ def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True)
 #
 # `Product` joins the launchers to autograd and decides what is kept for the backward pass. A call without a gradient
 # goes straight to the launcher.
+@replayed
 def matmul(a, b, activation=None):
     """`activation(a @ b)`, differentiable.
 

@@ -35,6 +35,7 @@ PyTorch.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -231,6 +232,7 @@ def rmsnorm_backward_columns_kernel(
 #
 # Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each: 16 bytes in bfloat16, the most that
 # one instruction loads.
+@replayed
 def rmsnorm_forward(x, weight=None, eps=1e-6, offset=0.0, residual=None, *, BLOCK_N=1024):
     """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number per row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
@@ -252,6 +254,7 @@ def rmsnorm_forward(x, weight=None, eps=1e-6, offset=0.0, residual=None, *, BLOC
 # `needs` says which gradients to compute: that of the normalised tensor, that of the weight. The columns kernel is
 # launched only for the weight's. Up to `num_programs` programs share the rows of a block of columns. The partial sums
 # are added up in float32 and rounded to the weight's dtype once. If `M` is zero there are none, and their sum is zero.
+@replayed
 def rmsnorm_backward(
     dy, x, weight, rstd, eps=1e-6, offset=0.0, ds=None, *, needs=(True, True),
     BLOCK_M=32, BLOCK_N=1024, COLUMNS=128, num_programs=64,
@@ -328,6 +331,7 @@ def contract(x, residual, weight, eps, offset):
     return float(eps), float(offset)
 
 
+@replayed
 def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
     """Root mean square normalisation over the last dimension, differentiable in `x` and `weight`.
 
@@ -353,6 +357,7 @@ def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
     return RMSNorm.apply(x, None, weight, eps, offset, rmsnorm_forward, rmsnorm_backward)
 
 
+@replayed
 def add_rmsnorm(x, residual, weight=None, eps=1e-6, *, offset=0.0):
     """`s = x + residual` and `y = rmsnorm(s)` in one pass, differentiable in all three tensors, through both results.
 

@@ -34,6 +34,7 @@ reaches both features of its pair.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -264,6 +265,7 @@ def contract(q, k, cos, sin, interleaved):
     checks.no_gradient("rope, as a function of its angles,", cos=cos, sin=sin)
 
 
+@replayed
 def rope(q, k, cos, sin, *, interleaved=False):
     """Rotary position embedding of queries and keys, differentiable in both.
 

@@ -30,6 +30,7 @@ is infinite. Other NaNs and infinities come out where PyTorch's do: a gate of $-
 """
 
 from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import torch.nn.functional as F
@@ -185,6 +186,7 @@ def swiglu_packed_backward(dout, x, *, BLOCK_N=None):
 #
 # Only a call that needs a gradient goes through the autograd function, which takes time. The function gets the two
 # launchers as arguments. (A call with a forward-mode tangent goes through it too, and raises.)
+@replayed
 def swiglu(gate, up):
     r"""`silu(gate) * up`, differentiable in both, where `silu(x) = x · sigmoid(x)`.
 
@@ -207,6 +209,7 @@ def swiglu(gate, up):
     return gated.GatedUnit.apply(gate, up, swiglu_forward, swiglu_backward)
 
 
+@replayed
 def swiglu_packed(x):
     """`swiglu` of the two halves of the last dimension: `x[..., :h]` is the gate, `x[..., h:]` is `up`.
 

@@ -4,16 +4,19 @@ r"""
 The compiler can trace the launch of a kernel, but not one whose arguments are tuples or tensor descriptors. And from a
 kernel's code it finds out which tensors the kernel writes: where the code has a scan, PyTorch 2.11 misses the store,
 and the result is never filled. So inside `torch.compile` such a launcher is a custom operator, of which the compiler
-knows the arguments and the shapes of the results. Elsewhere it is called directly.
+knows the arguments and the shapes of the results. Elsewhere it is called directly, and
+[replayed](../../academy/runtime/replay.py): what it does on the host is the same for all tensors of one geometry.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton
+from academy.runtime.replay import replayed
 
 import functools
 import inspect
 import re
 
 import torch
+
 
 # An argument's name in a schema.
 NAME = r"\w+(?=[,)])"
@@ -30,6 +33,7 @@ def opaque(schema, empty):
     """
 
     def decorate(launch):
+        launch = replayed(launch)
         arguments, arrow, results = schema.partition(" ->")
         parameters = inspect.signature(launch).parameters.values()
         defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
@@ -84,6 +88,8 @@ def opaque_product(more="", hints=HINTS):
         return a.new_empty(a.shape[0], words.shape[1], dtype=out_dtype or a.dtype)
 
     def decorate(launch):
+        launch = replayed(launch)
+
         @functools.wraps(launch)
         def product(a, words, scales, zeros, zero, scales_a=None, **options):
             return launch(a, words, scales, zero if zeros is None else zeros, scales_a=scales_a, **options)

@@ -10,12 +10,14 @@ take them all.
 """
 
 from academy.runtime import checks  # before anything imports triton
+from academy.runtime.replay import replayed
 
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+
 
 #: A program holds a row of scores, and counts for each expert.
 MOST_EXPERTS = 4096
@@ -139,6 +141,7 @@ def count_by_block(experts, num_experts, *, BLOCK=None):
     return counts
 
 
+@replayed
 def sorted_by_expert(experts, num_experts, *, BLOCK=None, BLOCK_B=16):
     """The `Plan` of `experts`, (T, k)."""
     checks.power_of_two(BLOCK_B=BLOCK_B)

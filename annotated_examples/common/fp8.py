@@ -122,9 +122,19 @@ def rounded_by_hand(v, FP8: tl.constexpr):
     return code.to(tl.uint8).to(FP8, bitcast=True)
 
 
+#
+# `torch.compile` compiles kernels in processes that can't ask for the card. There it is done by hand, too.
+@triton.constexpr_function
+def has_instruction():
+    try:
+        return cuda_capability_geq(9, 0)
+    except RuntimeError:
+        return False
+
+
 @triton.jit
 def rounded(v, FP8: tl.constexpr):
-    return v.to(FP8) if cuda_capability_geq(9, 0) else rounded_by_hand(v, FP8)
+    return v.to(FP8) if has_instruction() else rounded_by_hand(v, FP8)
 
 
 # With a seed a number is rounded before, and the conversion is exact.

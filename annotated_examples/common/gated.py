@@ -10,6 +10,7 @@ two tensors and for one that holds both halves.
 from academy.runtime import autograd, checks
 from academy.runtime.launch import cdiv
 from academy.runtime.launch import launch as launch_kernel
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -107,12 +108,14 @@ def launch_rows(kernel, M, N, tensors, BLOCK_N, constants, *, most_rows=65_535, 
 # The two passes. Outputs are new and contiguous, whatever the layout of the inputs. Writing the gradients over `gate`
 # and `up` would save memory, and break everything else that needs them: another branch of the graph, a hook, a second
 # backward pass.
+@replayed
 def forward(kernel, gate, up, BLOCK_N=None, **constants):
     out = torch.empty_like(gate, memory_format=torch.contiguous_format)
     launch(kernel, [gate, up, out], BLOCK_N, **constants)
     return out
 
 
+@replayed
 def backward(kernel, dout, gate, up, BLOCK_N=None, **constants):
     dgate = torch.empty_like(gate, memory_format=torch.contiguous_format)
     dup = torch.empty_like(dgate)
@@ -122,6 +125,7 @@ def backward(kernel, dout, gate, up, BLOCK_N=None, **constants):
 
 # The gradient of a packed tensor is one tensor, whose halves are filled directly. Allocating two tensors and
 # concatenating them would read and write both once more.
+@replayed
 def packed_backward(kernel, dout, x, BLOCK_N=None, **constants):
     dx = torch.empty_like(x, memory_format=torch.contiguous_format)
     launch(kernel, [dout, *x.chunk(2, dim=-1), *dx.chunk(2, dim=-1)], BLOCK_N, **constants)

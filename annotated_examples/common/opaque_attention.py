@@ -7,6 +7,7 @@ which the compiler knows only the shapes of the results. Elsewhere they are call
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton
+from academy.runtime.replay import replayed
 
 import functools
 
@@ -18,6 +19,7 @@ from annotated_examples.common.attention import Options
 def opaque_decode(launch_forward):
     """Decorate a launcher of decode: inside `torch.compile`, which can't trace tuples of tensors either, it is a custom
     operator. A compiled call ignores `tiles`."""
+    launch_forward = replayed(launch_forward)
     name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"
 
     @torch.library.custom_op(name, mutates_args=())
@@ -44,6 +46,7 @@ def opaque_decode(launch_forward):
 def opaque_causal_attention(launch_forward, launch_backward):
     """The two launchers of causal attention, as functions that call custom operators inside `torch.compile`, because it
     can't trace tuples of tensors. A compiled call ignores `tiles`."""
+    launch_forward, launch_backward = replayed(launch_forward), replayed(launch_backward)
     namespace = launch_forward.__module__.replace(".", "_")
 
     @torch.library.custom_op(f"{namespace}::{launch_forward.__name__}", mutates_args=())
@@ -82,6 +85,7 @@ def opaque_causal_attention(launch_forward, launch_backward):
 
 def opaque_attention(launch_forward, launch_backward):
     """The two launchers of attention, as functions that call custom operators inside `torch.compile`."""
+    launch_forward, launch_backward = replayed(launch_forward), replayed(launch_backward)
     namespace = launch_forward.__module__.replace(".", "_")
 
     @torch.library.custom_op(f"{namespace}::{launch_forward.__name__}", mutates_args=())

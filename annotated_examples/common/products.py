@@ -12,6 +12,7 @@ the same memory with the strides swapped.
 """
 
 from academy.runtime import autograd, checks, device  # before anything imports triton
+from academy.runtime.replay import replayed
 
 import functools
 
@@ -149,9 +150,10 @@ class Product(torch.autograd.Function):
 # descriptor (a description of a matrix, from which the hardware of newer GPUs copies whole tiles). `@opaque` turns a
 # launcher into a custom operator, which the compiler doesn't look into. While it compiles it calls the function `fake`
 # instead, which only says what shape and dtype the results have. When the compiled model runs, the launcher is called.
-# Outside of `torch.compile` the launcher is called directly, which is a few microseconds faster.
+# Outside of `torch.compile` the launcher is called directly, which is a few microseconds faster, and replayed.
 def opaque(launch_forward):
     """Decorate a launcher `f(a, b, activation=None, *, save_z=False, **tiles)`; a compiled call ignores `tiles`."""
+    launch_forward = replayed(launch_forward)
     name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"
 
     @torch.library.custom_op(name, mutates_args=())

@@ -21,6 +21,7 @@ of several sequences.
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -374,6 +375,7 @@ def causal_conv1d_backward(
 LAUNCHERS = causal_conv1d_forward, causal_conv1d_backward
 
 
+@replayed
 def causal_conv1d(x, weight, bias=None, *, activation=None, initial_state=None, return_final_state=False):
     """A causal convolution of each channel with a filter of its own, differentiable. The same as
     `annotated_examples.recurrences.causal_conv1d.causal_conv1d`, but faster.
@@ -398,6 +400,7 @@ def causal_conv1d(x, weight, bias=None, *, activation=None, initial_state=None, 
     return call(x, weight, bias, initial_state, None, activation, return_final_state, LAUNCHERS)
 
 
+@replayed
 def causal_conv1d_varlen(
     x, weight, cu_seqlens, bias=None, *, activation=None, initial_state=None, return_final_state=False
 ):

@@ -26,8 +26,9 @@ Only if the entries of a row aren't contiguous are the logits copied first.
 # [[ladder: cross_entropy]]
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.call_cache import Prepared, knowing, remembered
+from academy.runtime.call_cache import remembered
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 
@@ -354,98 +355,80 @@ def counted(n_items, labels, ignore_index):
 
 # Accesses are as wide as a strip only if strips are aligned in the logits *and* in the gradient. That is so if both
 # have the same strides, or if all rows of both begin at a multiple of a strip.
-def row_launch(logits, labels, n_items, dloss, losses, dlogits, softcap, scaling, ignore_index, BLOCK, num_warps):
-    """Grid, arguments, numbers and constants of the launch for tensors like these."""
-    checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
-    rows, vocab, itemsize = labels.numel(), logits.shape[-1], logits.element_size()
-    tuned_block, tuned_warps = tiles(vocab, itemsize)
-    BLOCK, strip = BLOCK or tuned_block, 16 // itemsize
-    x_strides = row_strides(logits)
-    d_strides = x_strides if dlogits is None else row_strides(dlogits)
-    weight = 1.0
-    if not isinstance(n_items, torch.Tensor) and n_items is not None:
-        weight = 1.0 / n_items if n_items else float("inf")  # as the GPU divides: one over zero is infinite
-
-    def arguments(logits, labels, n_items, dloss, losses, dlogits):
-        return logits, labels.contiguous(), n_items, dloss, losses, dlogits
-
-    numbers = *x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index
-    room = 32 if rows <= 32 else FEW  # two kernels are compiled at most
-    return (rows,), arguments, numbers, dict(
-        scaling=float(scaling), softcap=float(softcap), COUNT=room if n_items is None else 0,
-        ALIGNED=x_strides == d_strides or not any(stride % strip for stride in (*x_strides, *d_strides)),
-        BLOCK=BLOCK, STRIP=min(BLOCK, strip), num_warps=num_warps or tuned_warps,
-    )  # fmt: skip
-
-
-# What the geometry of a call decides is worked out once: [a guide](../../docs/guides/what-a-call-costs.md) says why. A
-# number of items may be another one in each call, and decides nothing.
-@remembered
-def row_plan(*tensors_and_options):
-    grid, arguments, numbers, constants = row_launch(*tensors_and_options)
-    return Prepared(cross_entropy_forward_kernel, grid, arguments, numbers, **constants)
-
-
 def launch_rows(
     logits, labels, n_items, softcap, scaling, ignore_index, *, losses=None, dlogits=None, dloss=None,
-    BLOCK=None, num_warps=None, known=None,
+    BLOCK=None, num_warps=None,
 ):  # fmt: skip
     """One program per row. Without `losses` no loss is stored, without `dlogits` no gradient is computed.
 
     n_items: as `cross_entropy_loss` takes it. None: the labels are counted, `FEW` at most.
     """
-    options = softcap, scaling, ignore_index, BLOCK, num_warps
+    checks.power_of_two(BLOCK=BLOCK, num_warps=num_warps)
+    rows, vocab, itemsize = labels.numel(), logits.shape[-1], logits.element_size()
+    if rows == 0:
+        return
+    tuned_block, tuned_warps = tiles(vocab, itemsize)
+    BLOCK, strip = BLOCK or tuned_block, 16 // itemsize
+    x_strides = row_strides(logits)
+    d_strides = x_strides if dlogits is None else row_strides(dlogits)
+    room = 32 if rows <= 32 else FEW  # two kernels are compiled at most
+    weight, COUNT = 1.0, room if n_items is None else 0
     if isinstance(n_items, torch.Tensor):
         n_items = n_items.to(logits.device)
     elif n_items is not None:
-        grid, arguments, numbers, constants = row_launch(logits, labels, n_items, dloss, losses, dlogits, *options)
-        if labels.numel():
-            tensors = arguments(logits, labels, None, dloss, losses, dlogits)
-            launch(cross_entropy_forward_kernel, grid, tensors, numbers, **constants)
-        return
-    tensors = logits, labels, n_items, dloss, losses, dlogits
-    row_plan(*tensors, *options, known=known, besides=(losses is None, dlogits is None, dloss))(*tensors)
+        weight = 1.0 / n_items if n_items else float("inf")  # as the GPU divides: one over zero is infinite
+        n_items = None
+    launch(
+        cross_entropy_forward_kernel, (rows,), (logits, labels.contiguous(), n_items, dloss, losses, dlogits),
+        (*x_strides, *d_strides, logits.shape[-2], vocab, weight, ignore_index),
+        scaling=float(scaling), softcap=float(softcap), COUNT=COUNT,
+        ALIGNED=x_strides == d_strides or not any(stride % strip for stride in (*x_strides, *d_strides)),
+        BLOCK=BLOCK, STRIP=min(BLOCK, strip), num_warps=num_warps or tuned_warps,
+    )  # fmt: skip
 
 
+@replayed
 def cross_entropy_forward(
     logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *,
-    BLOCK=None, num_warps=None, known=None,
+    BLOCK=None, num_warps=None,
 ):  # fmt: skip
     """The loss, and a tuple with its gradient with respect to the logits, which is a new tensor."""
     logits = rows_in_place(logits)
     dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)
     items, options = counted(n_items, labels, ignore_index), (softcap, scaling, ignore_index)
-    return _forward(logits, labels, items, *options, dlogits, BLOCK, num_warps, known), (dlogits,)
+    return _forward(logits, labels, items, *options, dlogits, BLOCK, num_warps), (dlogits,)
 
 
 # Autograd is told that the logits are overwritten: an operation that saved them for its own gradient raises an error.
 def cross_entropy_forward_(
     logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *,
-    BLOCK=None, num_warps=None, known=None,
+    BLOCK=None, num_warps=None,
 ):  # fmt: skip
     """As `cross_entropy_forward`, but the gradient is written over the logits, which must be contiguous."""
     torch.autograd.graph.increment_version(logits)
     items, options = counted(n_items, labels, ignore_index), (softcap, scaling, ignore_index)
-    return _forward(logits, labels, items, *options, logits, BLOCK, num_warps, known), (logits,)
+    return _forward(logits, labels, items, *options, logits, BLOCK, num_warps), (logits,)
 
 
+@replayed
 def cross_entropy_loss_forward(
     logits, labels, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100, *,
-    BLOCK=None, num_warps=None, known=None,
+    BLOCK=None, num_warps=None,
 ):  # fmt: skip
     """The loss alone, and what the gradient can be computed from later: logits, labels, number of items."""
     n_items = counted(n_items, labels, ignore_index)
     rows = rows_in_place(logits)
-    loss = _forward(rows, labels, n_items, softcap, scaling, ignore_index, None, BLOCK, num_warps, known)
+    loss = _forward(rows, labels, n_items, softcap, scaling, ignore_index, None, BLOCK, num_warps)
     return loss, (logits, labels, n_items)
 
 
 # The sum over the rows is left to PyTorch: it is one small kernel, and adds in the same order every time.
-def _forward(logits, labels, n_items, softcap, scaling, ignore_index, dlogits, BLOCK, num_warps, known):
+@replayed
+def _forward(logits, labels, n_items, softcap, scaling, ignore_index, dlogits, BLOCK, num_warps):
     losses = torch.empty(labels.numel(), dtype=torch.float32, device=logits.device)
     launch_rows(
         logits, labels, n_items, softcap, scaling, ignore_index,
-        losses=losses, dlogits=dlogits, BLOCK=BLOCK, num_warps=num_warps, known=known,
+        losses=losses, dlogits=dlogits, BLOCK=BLOCK, num_warps=num_warps,
     )  # fmt: skip
     return losses.sum()
 
@@ -458,33 +441,29 @@ def backward_programs(index):
 
 # The gradient already accounts for scale, cap and ignored rows. So the options, which every backward launcher is given,
 # go unused.
-def cross_entropy_backward(dloss, gradient, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None):
+@replayed
+def cross_entropy_backward(dloss, gradient, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096):
     """`dloss * gradient` in a new tensor."""
-    return _scale(dloss, gradient, torch.empty_like(gradient), BLOCK, known)
+    return _scale(dloss, gradient, torch.empty_like(gradient), False, BLOCK)
 
 
-def cross_entropy_backward_(dloss, gradient, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096, known=None):
+def cross_entropy_backward_(dloss, gradient, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=4096):
     """`dloss * gradient`, written over `gradient`; where `dloss` is 1, nothing is read or written."""
     gradient = gradient.detach()
-    return _scale(dloss, gradient, gradient, BLOCK, known)
+    return _scale(dloss, gradient, gradient, True, BLOCK)
 
 
-@remembered
-def scale_plan(dloss, gradient, IN_PLACE, BLOCK):
+@replayed
+def _scale(dloss, gradient, dlogits, in_place, BLOCK):
     checks.power_of_two(BLOCK=BLOCK)
     n = gradient.numel()
-    programs = min(cdiv(n, BLOCK), backward_programs(gradient.device.index))
-    constants = dict(IN_PLACE=IN_PLACE, BLOCK=BLOCK, num_warps=8)
-    return Prepared(cross_entropy_backward_kernel, (programs,), lambda *tensors: tensors, (n,), **constants)
-
-
-def _scale(dloss, gradient, dlogits, BLOCK, known):
-    in_place = gradient is dlogits
-    plan = scale_plan(dloss, gradient, in_place, BLOCK, known=known, besides=(dloss, in_place))
-    plan(dloss, gradient, dlogits)
+    if programs := min(cdiv(n, BLOCK), backward_programs(gradient.device.index)):
+        constants = dict(IN_PLACE=in_place, BLOCK=BLOCK, num_warps=8)
+        launch(cross_entropy_backward_kernel, (programs,), (dloss, gradient, dlogits), (n,), **constants)
     return dlogits
 
 
+@replayed
 def cross_entropy_loss_backward(
     dloss, logits, labels, n_items, softcap=0.0, scaling=0.0, ignore_index=-100, *, BLOCK=None, num_warps=None
 ):
@@ -518,10 +497,10 @@ def _loss(logits, labels, n_items, softcap, scaling, ignore_index, in_place):
     if n_items is not None and not isinstance(n_items, torch.Tensor):  # a number may be another one in each call
         checks.number("n_items", n_items, at_least=0)
         count = 1
-    known = checked(logits, labels, softcap, scaling, count, ignore_index)
+    checked(logits, labels, softcap, scaling, count, ignore_index)
     options = softcap, scaling, ignore_index
     if not autograd.needs_frame(logits):
-        return cross_entropy_loss_forward(logits, labels, n_items, *options, known=known)[0]
+        return cross_entropy_loss_forward(logits, labels, n_items, *options)[0]
     if logits.dtype == torch.float16 or torch.compiler.is_compiling():
         forward, backward, last = cross_entropy_loss_forward, cross_entropy_loss_backward, cross_entropy_loss_backward
         # Only tensors can be saved for the backward pass.
@@ -529,14 +508,14 @@ def _loss(logits, labels, n_items, softcap, scaling, ignore_index, in_place):
     else:
         over = in_place and logits.is_contiguous()
         forward = cross_entropy_forward_ if over else cross_entropy_forward
-        backward, last = known.bind(cross_entropy_backward), known.bind(cross_entropy_backward_)
-    return CrossEntropyLoss.apply(logits, labels, n_items, *options, known.bind(forward), backward, last)
+        backward, last = cross_entropy_backward, cross_entropy_backward_
+    return CrossEntropyLoss.apply(logits, labels, n_items, *options, forward, backward, last)
 
 
-# The check of the arguments has looked at all tensors. `known` saves the launchers a second look.
-checked = knowing(contract, values=True)
+checked = remembered(contract, values=True)
 
 
+@replayed
 def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
     """The same as `annotated_examples.classics.cross_entropy.cross_entropy_loss`, but faster.
 

@@ -22,6 +22,7 @@ memory, whatever rows lie in it, needed 0.6 times as long for rows of 33 numbers
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 import math
@@ -279,6 +280,7 @@ def cumsum_backward(dy, dim=-1, reverse=False, exclusive=False, **sizes):
     return cumsum_forward(dy, dim, not reverse, exclusive, **sizes)
 
 
+@replayed
 def cumsum(x, dim=-1, *, reverse=False, exclusive=False):
     """The running sum along a dimension, differentiable. The same as `annotated_examples.recurrences.cumsum.cumsum`,
     but faster.

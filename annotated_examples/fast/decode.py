@@ -30,7 +30,9 @@ per tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.call_cache import Prepared, remembered
+from academy.runtime.call_cache import remembered
+from academy.runtime.launch import launch
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -186,11 +188,13 @@ def default_splits(programs, capacity):
     return max(1, min(wanted, triton.cdiv(capacity, SHORTEST_PART)))
 
 
-# One query for each sequence is little work for the card, so Python's share of the time is large. What the geometry of
-# a call decides is worked out once: [a guide](../../docs/guides/what-a-call-costs.md) says why.
-@remembered
-def plan(q, k_cache, v_cache, lengths, block_table, sinks, scale, left, softcap, num_splits, BLOCK_N):
-    """How many parts, and the launches of both kernels. They are None if the lesson's have to do it."""
+# One query for each sequence is little work for the card, so Python's share of the time is large: the launcher is
+# [replayed](../../docs/guides/what-a-call-costs.md).
+@opaque_decode
+def decode_forward(
+    q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None
+):
+    """`o`, (B, H, D). A tile has BLOCK_N keys."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
     (B, H, D), (_, _, Hk, _) = q.shape, k_cache.shape
     group, capacity = H // Hk, capacity_of(k_cache, block_table)
@@ -198,53 +202,36 @@ def plan(q, k_cache, v_cache, lengths, block_table, sinks, scale, left, softcap,
     programs = B * Hk * triton.cdiv(group, BLOCK_G)
     num_splits = default_splits(programs, capacity) if num_splits is None else num_splits
     if q.dtype == torch.float32 or scale <= 0 or num_splits > MOST_PARTS:
-        return num_splits, None, None
-    STAGES = 3 if D <= 128 else 2
-    beginning_of_lse = B * H * num_splits * D
-
-    def of_split(q, k_cache, v_cache, lengths, block_table, parts):
-        return (
+        tensors = q, k_cache, v_cache, lengths, block_table
+        return lesson.decode_forward(*tensors, scale, left, softcap, sinks, num_splits, BLOCK_N=BLOCK_N)
+    o = torch.empty_like(q, memory_format=torch.contiguous_format)
+    if o.numel() == 0:
+        return o
+    # The parts and their log-sum-exps, (B, H, num_splits, D) and (B, H, num_splits), one behind the other.
+    parts = torch.empty(B * H * num_splits * (D + 1), dtype=torch.float32, device=q.device)
+    lse, STAGES = parts[B * H * num_splits * D :], 3 if D <= 128 else 2
+    launch(
+        decode_split_kernel, (programs, num_splits),
+        (
             (q, *q.stride()), (k_cache, *k_cache.stride()), (v_cache, *v_cache.stride()), (lengths, lengths.stride(0)),
             (None, 0, 0) if block_table is None else (block_table, *block_table.stride()),
-            parts, parts[beginning_of_lse:], tuple(k_cache.shape[:2]),
-        )  # fmt: skip
-
-    def of_merge(parts, sinks, o):
-        return parts, parts[beginning_of_lse:], None if sinks is None else sinks.contiguous(), o
-
-    split = Prepared(
-        decode_split_kernel, (programs, num_splits), of_split, (Hk, group, capacity, scale, left),
+            parts, lse, tuple(k_cache.shape[:2]),
+        ),
+        (Hk, group, capacity, scale, left),
         softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.default_block(D, q.dtype),
         BLOCK_D=BLOCK_D, STAGES=STAGES, num_warps=4, num_stages=STAGES,
     )  # fmt: skip
-    merge = Prepared(
-        decode_merge_kernel, (B * H,), of_merge, (H, num_splits),
+    launch(
+        decode_merge_kernel, (B * H,), (parts, lse, None if sinks is None else sinks.contiguous(), o), (H, num_splits),
         D=D, BLOCK_S=triton.next_power_of_2(num_splits), BLOCK_D=BLOCK_D, num_warps=4,
     )  # fmt: skip
-    return num_splits, split, merge
-
-
-@opaque_decode
-def decode_forward(
-    q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None
-):
-    """`o`, (B, H, D). A tile has BLOCK_N keys."""
-    tensors = q, k_cache, v_cache, lengths, block_table
-    num_splits, split, merge = plan(*tensors, sinks, scale, left, softcap, num_splits, BLOCK_N)
-    if split is None:
-        return lesson.decode_forward(*tensors, scale, left, softcap, sinks, num_splits, BLOCK_N=BLOCK_N)
-    B, H, D = q.shape
-    o = torch.empty_like(q, memory_format=torch.contiguous_format)
-    # The parts and their log-sum-exps, (B, H, num_splits, D) and (B, H, num_splits), one behind the other.
-    parts = torch.empty(B * H * num_splits * (D + 1), dtype=torch.float32, device=q.device)
-    split(*tensors, parts)
-    merge(parts, sinks, o)
     return o
 
 
 checked = remembered(contract, values=True)
 
 
+@replayed
 def decode_attention(
     q, k_cache, v_cache, lengths, *, block_table=None, scale=None, window=None, softcap=0.0, sinks=None, num_splits=None
 ):

@@ -57,8 +57,9 @@ kernels.
 # [[ladder: flash_attention]]
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.call_cache import Prepared, remembered
-from academy.runtime.launch import cdiv
+from academy.runtime.call_cache import remembered
+from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -247,41 +248,31 @@ def attention_forward_kernel(
 FORWARD = {64: TileSizes(128, 128, 3, 4), 128: TileSizes(64, 64, 3, 4)}
 
 
-# What the geometry of a call decides is worked out once for each geometry, and so are the checks of its arguments:
-# [a guide](../../docs/guides/what-a-call-costs.md) says why.
-@remembered
-def forward_plan(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M, BLOCK_N, HALVES):
-    """The launch for tensors like these, or None where no descriptor fits."""
+def attention_forward(
+    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None, HALVES=None
+):  # fmt: skip
+    """`(o, lse)`, as the lesson's launcher."""
     if not can_describe(options, q, k, v):
-        return None
+        return lesson.attention_forward(
+            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
+        )  # fmt: skip
     known = constants(FORWARD, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
     known["HALVES"] = HALVES or (2 if known["BLOCK_M"] > 64 else 1)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     B = batches(q, cu_seqlens_q)
     rows, columns, BLOCK_D = known["BLOCK_M"] // known["HALVES"], known["BLOCK_N"], known["BLOCK_D"]
-
-    def arguments(q, k, v, o, lse, sinks, cu_seqlens_q, cu_seqlens_k):
-        return (
-            describe(q, rows, BLOCK_D), describe(k, columns, BLOCK_D), describe(v, columns, BLOCK_D),
-            strided(o, cu_seqlens_q), strided(lse, cu_seqlens_q), sinks,
-            (cu_seqlens_q, cu_seqlens_k, T, S, options.max_seqlen_q), (B, H, H // Hk), (options.left, options.right),
-        )  # fmt: skip
-
-    grid = (cdiv(options.max_seqlen_q, known["BLOCK_M"]) * B * H,)
-    return Prepared(attention_forward_kernel, grid, arguments, (options.scale,), **known)
-
-
-def attention_forward(
-    q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None, HALVES=None
-):  # fmt: skip
-    """`(o, lse)`, as the lesson's launcher."""
-    plan = forward_plan(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M, BLOCK_N, HALVES)
-    if plan is None:
-        return lesson.attention_forward(
-            q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
-        )  # fmt: skip
     o, lse = empty_like(q, cu_seqlens_q), new_rows(q, q.shape[:3], cu_seqlens_q)
-    plan(q, k, v, o, lse, sinks, cu_seqlens_q, cu_seqlens_k)
+    if programs := cdiv(options.max_seqlen_q, known["BLOCK_M"]) * B * H:
+        launch(
+            attention_forward_kernel, (programs,),
+            (
+                describe(q, rows, BLOCK_D), describe(k, columns, BLOCK_D), describe(v, columns, BLOCK_D),
+                strided(o, cu_seqlens_q), strided(lse, cu_seqlens_q), sinks,
+                (cu_seqlens_q, cu_seqlens_k, T, S, options.max_seqlen_q), (B, H, H // Hk),
+                (options.left, options.right),
+            ),
+            (options.scale,), **known,
+        )  # fmt: skip
     return o, lse
 
 
@@ -296,7 +287,6 @@ WORTHWHILE = 2**28
 FORWARD_WIDTHS, BACKWARD_WIDTHS = (128,), (64, 128)
 
 
-@remembered
 def goes_below_triton(q, k, v, sinks, cu_seqlens_q, options, widths):
     """Whether the Gluon kernel for heads of these widths takes this call."""
     (B, H, T, D), S = q.shape, k.shape[2]
@@ -335,6 +325,7 @@ launchers = opaque_attention(forward, backward)
 checked = remembered(contract)
 
 
+@replayed
 def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None, return_lse=False):
     r"""As `annotated_examples.attention.flash_attention.flash_attention`, faster.
 
@@ -353,6 +344,7 @@ def flash_attention(q, k, v, *, causal=False, scale=None, window=None, softcap=0
     return (o, lse) if return_lse else o
 
 
+@replayed
 def flash_attention_varlen(
     q, k, v, cu_seqlens_q, cu_seqlens_k, *, causal=False, scale=None, window=None, softcap=0.0, sinks=None,
     return_lse=False, max_seqlen_q=None, max_seqlen_k=None,

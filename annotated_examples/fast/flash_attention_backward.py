@@ -51,10 +51,7 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
 """
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.call_cache import Prepared, remembered
-from academy.runtime.launch import Tiles, cdiv
-
-from typing import NamedTuple
+from academy.runtime.launch import Tiles, cdiv, launch
 
 import torch
 import triton
@@ -366,113 +363,84 @@ KEYS = {64: TileSizes(64, 64, 3, 4), 128: TileSizes(64, 64, 2, 4)}
 ONE_PASS = {64: TileSizes(128, 128, 2, 8), 128: TileSizes(64, 128, 2, 8)}
 
 
-# The launches are prepared for one geometry, as forward. All get the same tensors, `Tensors`.
-class Tensors(NamedTuple):
-    do: torch.Tensor
-    dlse: torch.Tensor
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-    o: torch.Tensor
-    lse: torch.Tensor
-    cu_seqlens_q: torch.Tensor | None
-    cu_seqlens_k: torch.Tensor | None
-    dq: torch.Tensor
-    dk: torch.Tensor
-    dv: torch.Tensor
-    delta: torch.Tensor
-    sums: torch.Tensor | None  # of the pass with atomics
-
-
-@remembered
-def backward_plan(
-    do, dlse, q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M, BLOCK_N, deterministic
-):  # fmt: skip
-    """Both launches for tensors like these, and whether `do` has to be copied. None where no descriptor fits."""
-    if not can_describe(options, q, k, v, o):
-        return None
-    B = batches(q, cu_seqlens_q)
-    sizes = constants(QUERIES, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
-    first = launch_queries(q, k, B, options, sizes) if deterministic else launch_delta(q, B, options, sizes)
-    table = KEYS if deterministic else ONE_PASS
-    sizes = constants(table, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_q)
-    by_descriptor = cu_seqlens_q is None and q.shape[2] % 4 == 0
-    return first, launch_keys(q, k, B, options, by_descriptor, sizes), do is not None and not fits(do)
-
-
-def launch_queries(q, k, B, options, sizes):
-    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
-    M, N, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_N"], sizes["BLOCK_D"]
-
-    def arguments(*tensors):
-        t = Tensors(*tensors)
-        return (
-            *(describe(x, M, BLOCK_D) for x in (t.do, t.q, t.o)), *(describe(x, N, BLOCK_D) for x in (t.k, t.v)),
-            tuple(strided(x, t.cu_seqlens_q) for x in (t.dlse, t.lse, t.delta)), strided(t.dq, t.cu_seqlens_q),
-            (t.cu_seqlens_q, t.cu_seqlens_k, T, S, options.max_seqlen_q), (B, H, H // Hk),
-            (options.left, options.right),
-        )  # fmt: skip
-
-    grid = (cdiv(options.max_seqlen_q, M) * B * H,)
-    return Prepared(attention_backward_queries_kernel, grid, arguments, (options.scale,), **sizes)
-
-
-def launch_delta(q, B, options, sizes):
-    H, T, D = q.shape[1:]
-    M, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_D"]
-
-    def arguments(*tensors):
-        t = Tensors(*tensors)
-        return (
-            describe(t.do, M, BLOCK_D), describe(t.o, M, BLOCK_D), strided(t.dlse, t.cu_seqlens_q),
-            strided(t.delta, t.cu_seqlens_q), t.sums, (t.cu_seqlens_q, T, options.max_seqlen_q),
-        )  # fmt: skip
-
-    grid = (cdiv(options.max_seqlen_q, M) * B * H,)
-    return Prepared(attention_delta_kernel, grid, arguments, (H,), D=D, BLOCK_M=M, BLOCK_D=BLOCK_D)
-
-
-def launch_keys(q, k, B, options, by_descriptor, sizes):
-    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
-    M, N, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_N"], sizes["BLOCK_D"]
-
-    def arguments(*tensors):
-        t = Tensors(*tensors)
-        rows = [Tiles(x, (x.numel(),), (1,), (M,)) if by_descriptor else x for x in (t.lse, t.delta)]
-        return (
-            *(describe(x, M, BLOCK_D) for x in (t.do, t.q)), *(describe(x, N, BLOCK_D) for x in (t.k, t.v)),
-            *rows, (strided(t.dk, t.cu_seqlens_k), strided(t.dv, t.cu_seqlens_k), t.sums),
-            (t.cu_seqlens_q, t.cu_seqlens_k, T, S, options.max_seqlen_k), (B, Hk, H // Hk),
-            (options.left, options.right),
-        )  # fmt: skip
-
-    grid = (cdiv(options.max_seqlen_k, N) * B * Hk,)
-    constants_of_both = dict(BY_DESCRIPTOR=by_descriptor, **sizes)
-    return Prepared(attention_backward_keys_kernel, grid, arguments, (options.scale,), **constants_of_both)
-
-
 def attention_backward(
     do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, BLOCK_N=None,
     deterministic=True,
 ):  # fmt: skip
     """`(dq, dk, dv, dsinks)`, as the lesson's launcher. An upstream gradient that no descriptor fits is copied."""
-    tensors = q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k
-    plan = backward_plan(do, dlse, *tensors, options, BLOCK_M, BLOCK_N, deterministic)
-    if plan is None:
+    if not can_describe(options, q, k, v, o):
         return lesson.attention_backward(
             do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
-    first, keys, copied = plan
-    do = torch.zeros_like(o) if do is None else do.clone(memory_format=torch.contiguous_format) if copied else do
+    if do is None:
+        do = torch.zeros_like(o)
+    elif not fits(do):
+        do = do.clone(memory_format=torch.contiguous_format)
     dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
     dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
     delta = empty_like(lse, cu_seqlens_q)
-    sums = None if deterministic else new_rows(q, q.shape, cu_seqlens_q)
-    for launch in first, keys:
-        launch(do, dlse, *tensors, dq, dk, dv, delta, sums)
-    if not deterministic:
+    upstream, rows = (do, dlse), (lse, delta)
+    tensors = (q, k, v), (cu_seqlens_q, cu_seqlens_k), (batches(q, cu_seqlens_q), options)
+    sizes = BLOCK_M, BLOCK_N
+    if deterministic:
+        launch_queries(upstream, o, rows, dq, *tensors, constants(QUERIES, q, options, *sizes, options.max_seqlen_k))
+        launch_keys(do, rows, (dk, dv, None), *tensors, constants(KEYS, q, options, *sizes, options.max_seqlen_q))
+    else:
+        sums = new_rows(q, q.shape, cu_seqlens_q)
+        launch_delta(upstream, o, delta, sums, *tensors, constants(ONE_PASS, q, options, *sizes, options.max_seqlen_k))
+        launch_keys(do, rows, (dk, dv, sums), *tensors, constants(ONE_PASS, q, options, *sizes, options.max_seqlen_q))
         torch.mul(sums, options.scale, out=dq)
     return dq, dk, dv, sink_gradient(sinks, lse, delta)
+
+
+def launch_queries(upstream, o, rows, dq, qkv, cu_seqlens, batch, sizes):
+    (do, dlse), (q, k, v), (B, options) = upstream, qkv, batch
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    M, N, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_N"], sizes["BLOCK_D"]
+    if programs := cdiv(options.max_seqlen_q, M) * B * H:
+        launch(
+            attention_backward_queries_kernel, (programs,),
+            (
+                *(describe(x, M, BLOCK_D) for x in (do, q, o)), *(describe(x, N, BLOCK_D) for x in (k, v)),
+                tuple(strided(x, cu_seqlens[0]) for x in (dlse, *rows)), strided(dq, cu_seqlens[0]),
+                (*cu_seqlens, T, S, options.max_seqlen_q), (B, H, H // Hk), (options.left, options.right),
+            ),
+            (options.scale,), **sizes,
+        )  # fmt: skip
+
+
+def launch_delta(upstream, o, delta, sums, qkv, cu_seqlens, batch, sizes):
+    (do, dlse), (B, options), of_queries = upstream, batch, cu_seqlens[0]
+    H, T, D = qkv[0].shape[1:]
+    M, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_D"]
+    if programs := cdiv(options.max_seqlen_q, M) * B * H:
+        launch(
+            attention_delta_kernel, (programs,),
+            (
+                describe(do, M, BLOCK_D), describe(o, M, BLOCK_D), strided(dlse, of_queries),
+                strided(delta, of_queries), sums, (of_queries, T, options.max_seqlen_q),
+            ),
+            (H,), D=D, BLOCK_M=M, BLOCK_D=BLOCK_D,
+        )  # fmt: skip
+
+
+def launch_keys(do, rows, gradients, qkv, cu_seqlens, batch, sizes):
+    """gradients: dK, dV, and the sums of dQ in the pass with atomics."""
+    (q, k, v), (B, options), (dk, dv, sums) = qkv, batch, gradients
+    (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
+    M, N, BLOCK_D = sizes["BLOCK_M"], sizes["BLOCK_N"], sizes["BLOCK_D"]
+    by_descriptor = cu_seqlens[0] is None and T % 4 == 0
+    if programs := cdiv(options.max_seqlen_k, N) * B * Hk:
+        launch(
+            attention_backward_keys_kernel, (programs,),
+            (
+                *(describe(x, M, BLOCK_D) for x in (do, q)), *(describe(x, N, BLOCK_D) for x in (k, v)),
+                *(Tiles(x, (x.numel(),), (1,), (M,)) if by_descriptor else x for x in rows),
+                (strided(dk, cu_seqlens[1]), strided(dv, cu_seqlens[1]), sums),
+                (*cu_seqlens, T, S, options.max_seqlen_k), (B, Hk, H // Hk), (options.left, options.right),
+            ),
+            (options.scale,), BY_DESCRIPTOR=by_descriptor, **sizes,
+        )  # fmt: skip
 
 
 # ## A run small enough to watch

@@ -39,6 +39,7 @@ lesson's kernels.
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import launch
+from academy.runtime.replay import replayed
 
 from functools import partial
 
@@ -487,6 +488,7 @@ def gated_delta_rule_backward(
 LAUNCHERS = gated_delta_rule_forward, gated_delta_rule_backward
 
 
+@replayed
 def gated_delta_rule(q, k, v, g, beta, *, scale=None, initial_state=None, return_final_state=False):
     """The same as `annotated_examples.recurrences.gated_delta_rule.gated_delta_rule`, but faster.
 
@@ -507,6 +509,7 @@ def gated_delta_rule(q, k, v, g, beta, *, scale=None, initial_state=None, return
     return (o.transpose(1, 2), final) if return_final_state else o.transpose(1, 2)
 
 
+@replayed
 def gated_delta_rule_varlen(q, k, v, g, beta, cu_seqlens, *, scale=None, initial_state=None, return_final_state=False):
     """The same as `annotated_examples.recurrences.gated_delta_rule.gated_delta_rule_varlen`, but faster.
 

@@ -31,6 +31,7 @@ PyTorch's own grouped product took [[bench: grouped_matmul/ladder/torch/rows_ms]
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -264,6 +265,7 @@ def grouped_sums_forward(
 # ## The public function
 #
 # The gradients are the lesson's: two more products, with these launchers.
+@replayed
 def grouped_matmul(a, b, offsets, *, bias=None, out_dtype=None):
     """Products of rows with the matrix of their expert, or sums over each expert's rows; differentiable.
 

@@ -28,12 +28,12 @@ from zero, as long as float32 can still tell its numbers apart.
 # [[ladder: layernorm_backward]]
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
-from academy.runtime.call_cache import Prepared, knowing, remembered
-from academy.runtime.launch import cdiv
+from academy.runtime.call_cache import remembered
+from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 import operator
-from typing import NamedTuple
 
 import torch
 import triton
@@ -369,171 +369,101 @@ def layernorm_backward_columns_kernel(
 # Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
 # warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
 # width triggers a compilation.
-@remembered
-def forward_plan(x, weight, bias, eps, save, BLOCK_M, BLOCK_N, num_warps):
-    """The launch for tensors like these, or None if there is nothing to do."""
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
-    if x.numel() == 0:
-        return None
-    N = operator.index(x.shape[-1])
-    M = x.numel() // N
-    BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-
-    def arguments(x, weight, bias, *results):
-        return as_rows(x), *(p if p is None else p.contiguous() for p in (weight, bias)), *results
-
-    sizes = N, row_stride(as_rows(x), N), eps
-    if N <= BLOCK_N:
-        return Prepared(
-            layernorm_forward_kernel, (cdiv(M, BLOCK_M),), arguments, (M, *sizes),
-            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N),
-        )  # fmt: skip
-    return Prepared(
-        layernorm_forward_chunked_kernel, (M,), arguments, sizes, BLOCK_N=BLOCK_N, num_warps=num_warps
-    )  # fmt: skip
-
-
-def layernorm_forward(
-    x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None, known=None
-):  # fmt: skip
+@replayed
+def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number per row; None if not `save`."""
-    plan = forward_plan(x, weight, bias, eps, save, BLOCK_M, BLOCK_N, num_warps, known=known, besides=(save,))
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
+    N = operator.index(x.shape[-1])
+    M = x.numel() // max(N, 1)
     y, mean, rstd = torch.empty_like(x, memory_format=torch.contiguous_format), None, None
     if save:
-        M = x.numel() // max(x.shape[-1], 1)
         mean = torch.empty(M, dtype=torch.float32, device=x.device)
         rstd = torch.empty_like(mean)
-    if plan is not None:
-        plan(x, weight, bias, y, mean, rstd)
+    if x.numel() == 0:
+        return y, mean, rstd
+    BLOCK_M, BLOCK_N, num_warps = forward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    rows = as_rows(x)
+    tensors = rows, *(p if p is None else p.contiguous() for p in (weight, bias)), y, mean, rstd
+    sizes = N, row_stride(rows, N), eps
+    if N <= BLOCK_N:
+        options = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps, **register_limit(N))
+        launch(layernorm_forward_kernel, (cdiv(M, BLOCK_M),), tensors, (M, *sizes), **options)
+    else:
+        launch(layernorm_forward_chunked_kernel, (M,), tensors, sizes, BLOCK_N=BLOCK_N, num_warps=num_warps)
     return y, mean, rstd
 
 
 # Going back, a call is a few launches: one trip or two directions, and then the partial sums. Those are a matrix for
 # `dweight` and one for `dbias`, with a row for each program that shares the rows, in one piece of memory. A single
 # program has nothing to share: it stores `dweight` and `dbias` themselves, and the second launch is saved. So where
-# there are few tiles, one program takes them all. All launches are prepared for the same tensors, `Tensors`, and take
-# what they need. What is None isn't computed.
+# there are few tiles, one program takes them all. What is None isn't computed.
 FEW_TILES = 8
 
 
-class Tensors(NamedTuple):
-    dy: torch.Tensor
-    x: torch.Tensor
-    weight: torch.Tensor | None
-    mean: torch.Tensor
-    rstd: torch.Tensor
-    dx: torch.Tensor | None
-    dweight: torch.Tensor | None
-    dbias: torch.Tensor | None
-    partial_sums: torch.Tensor | None
-
-    def sums_of_columns(self):
-        if self.partial_sums is None:
-            return self.dweight, self.dbias
-        first, last = self.partial_sums[0], self.partial_sums[-1]
-        return None if self.dweight is None else first, None if self.dbias is None else last
-
-
-def one_trip(*tensors):
-    t = Tensors(*tensors)
-    weight = t.weight if t.weight is None else t.weight.contiguous()
-    return as_rows(t.dy), as_rows(t.x), weight, t.mean, t.rstd, t.dx, *t.sums_of_columns()
-
-
-def along_the_rows(*tensors):
-    return one_trip(*tensors)[:6]
-
-
-def down_the_columns(*tensors):
-    dy, x, _, mean, rstd, _, *partial_sums = one_trip(*tensors)
-    return dy, x, mean, rstd, *partial_sums
-
-
-def to_add_up(*tensors):
-    t = Tensors(*tensors)
-    return *t.sums_of_columns(), t.dweight, t.dbias
-
-
-@remembered
-def backward_plan(
-    dy, x, weight, bias, mean, rstd, needs, BLOCK_M, BLOCK_N, COLUMNS, num_warps, num_programs, num_stages
-):  # fmt: skip
-    """Which of the three gradients are wanted, the shape of the partial sums, and the launches, one after the other."""
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
-    N = operator.index(x.shape[-1])
-    M, wanted = x.numel() // max(N, 1), (needs[0], needs[1] and weight is not None, needs[2] and bias is not None)
-    if x.numel() == 0:
-        return wanted, None, ()
-    strides = row_stride(as_rows(dy), N), row_stride(as_rows(x), N)
-    BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
-    if N <= BLOCK_N:
-        programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
-        tiles = cdiv(M, BLOCK_M)
-        P = min(num_programs or (1 if tiles <= FEW_TILES else programs), tiles)
-        launches = launch_one_trip(M, N, P, strides, BLOCK_M, BLOCK_N, num_stages or stages, num_warps)
-    else:
-        columns_M = 32 if BLOCK_N >= 128 else BLOCK_M  # fewer where a caller asks for small blocks
-        P = min(num_programs or 16, cdiv(M, columns_M))
-        launches = launch_two_directions(
-            M, N, P, strides, columns_M, BLOCK_N, COLUMNS or min(BLOCK_N, 128), num_warps, wanted
-        )  # fmt: skip
-    if P == 1 or not any(wanted[1:]):
-        return wanted, None, launches
-    grid, sizes, blocks = sums_launch(P, N, min(BLOCK_N, 32))
-    return wanted, (sum(wanted[1:]), P, N), (*launches, Prepared(partial_sums_kernel, grid, to_add_up, sizes, **blocks))
-
-
-def launch_one_trip(M, N, P, strides, BLOCK_M, BLOCK_N, NUM_STAGES, num_warps):
-    """Rows that fit in a block: all three gradients by one kernel."""
-    return (
-        Prepared(
-            layernorm_backward_kernel, (P,), one_trip, (M, N, *strides),
-            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=NUM_STAGES, num_warps=num_warps,
-        ),
-    )  # fmt: skip
-
-
-def launch_two_directions(M, N, P, strides, BLOCK_M, BLOCK_N, COLUMNS, num_warps, wanted):
-    """Longer rows: `dx` along the rows, then `dweight` and `dbias` down the columns."""
-    rows = Prepared(
-        layernorm_backward_chunked_kernel, (M,), along_the_rows, (N, *strides), BLOCK_N=BLOCK_N, num_warps=num_warps
-    )
-    columns = Prepared(
-        layernorm_backward_columns_kernel, (cdiv(N, COLUMNS), P), down_the_columns, (M, N, *strides),
-        BLOCK_M=BLOCK_M, BLOCK_N=COLUMNS, num_warps=4,
-    )  # fmt: skip
-    return *[rows] * wanted[0], *[columns] * any(wanted[1:])
-
-
+@replayed
 def layernorm_backward(
     dy, x, weight, bias, mean, rstd, *, needs=(True, True, True),
-    BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None, known=None,
+    BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None,
 ):  # fmt: skip
     """Returns `(dx, dweight, dbias)`, None for what isn't in `needs` or has no parameter.
 
     Args: as the lesson's. num_programs: how many programs share the rows, at most. num_stages: how many tiles each of
     them has in flight, if rows fit in one block.
     """
-    sizes = BLOCK_M, BLOCK_N, COLUMNS, num_warps, num_programs, num_stages
-    tensors, needs = (dy, x, weight, bias, mean, rstd), tuple(needs)
-    wanted, partial_sums, launches = backward_plan(*tensors, needs, *sizes, known=known, besides=(dy, needs))
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
+    N, wanted = operator.index(x.shape[-1]), (needs[0], needs[1] and weight is not None, needs[2] and bias is not None)
+    M = x.numel() // max(N, 1)
+    like = torch.empty_like if x.numel() else torch.zeros_like
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
-    like = torch.empty_like if launches else torch.zeros_like
     dweight = like(weight, memory_format=torch.contiguous_format) if wanted[1] else None
     dbias = like(bias, memory_format=torch.contiguous_format) if wanted[2] else None
-    if partial_sums is not None:
-        partial_sums = torch.empty(partial_sums, dtype=torch.float32, device=x.device)
-    for launch in launches:
-        launch(dy, x, weight, mean, rstd, dx, dweight, dbias, partial_sums)
+    if x.numel() == 0:
+        return dx, dweight, dbias
+    BLOCK_M, BLOCK_N, num_warps = backward_tiles(N, BLOCK_M, BLOCK_N, num_warps)
+    if one_trip := N <= BLOCK_N:
+        programs, stages = backward_schedule(x.device.index, x.element_size(), N, BLOCK_M, BLOCK_N, num_warps)
+        tiles = cdiv(M, BLOCK_M)
+        P = min(num_programs or (1 if tiles <= FEW_TILES else programs), tiles)
+    else:
+        columns_M = 32 if BLOCK_N >= 128 else BLOCK_M  # fewer where a caller asks for small blocks
+        P = min(num_programs or 16, cdiv(M, columns_M))
+    sums = dweight, dbias
+    if shared := P > 1 and any(wanted[1:]):
+        partial = torch.empty((sum(wanted[1:]), P, N), dtype=torch.float32, device=x.device)
+        sums = partial[0] if wanted[1] else None, partial[-1] if wanted[2] else None
+
+    dy, x, weight = as_rows(dy), as_rows(x), weight if weight is None else weight.contiguous()
+    strides = row_stride(dy, N), row_stride(x, N)
+    if one_trip:
+        launch(
+            layernorm_backward_kernel, (P,), (dy, x, weight, mean, rstd, dx, *sums), (M, N, *strides),
+            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, NUM_STAGES=num_stages or stages, num_warps=num_warps,
+        )  # fmt: skip
+    else:  # longer rows: `dx` along the rows, then `dweight` and `dbias` down the columns
+        if wanted[0]:
+            options = dict(BLOCK_N=BLOCK_N, num_warps=num_warps)
+            tensors = dy, x, weight, mean, rstd, dx
+            launch(layernorm_backward_chunked_kernel, (M,), tensors, (N, *strides), **options)
+        if any(wanted[1:]):
+            COLUMNS = COLUMNS or min(BLOCK_N, 128)
+            launch(
+                layernorm_backward_columns_kernel, (cdiv(N, COLUMNS), P), (dy, x, mean, rstd, *sums), (M, N, *strides),
+                BLOCK_M=columns_M, BLOCK_N=COLUMNS, num_warps=4,
+            )  # fmt: skip
+    if shared:
+        grid, sizes, blocks = sums_launch(P, N, min(BLOCK_N, 32))
+        launch(partial_sums_kernel, grid, (*sums, dweight, dbias), sizes, **blocks)
     return dx, dweight, dbias
 
 
 # ## Public functions
 #
-# The check of the arguments has looked at all of their tensors. `known` saves the launchers a second look.
-checked = knowing(contract)
+# What the check of the arguments finds out is [the same for all tensors of one
+# geometry](../../docs/guides/what-a-call-costs.md).
+checked = remembered(contract)
 
 
+@replayed
 def layernorm(x, weight=None, bias=None, eps=1e-5):
     """The same as `annotated_examples.classics.layernorm.layernorm`, but faster.
 
@@ -550,10 +480,10 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
     Sources: Ba, Kiros and Hinton, "Layer Normalization" (2016); for the merging of means and sums of squares, Chan,
     Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
     """
-    known = checked(x, weight, bias, eps)
+    checked(x, weight, bias, eps)
     if not autograd.needs_frame(x, weight, bias):
-        return layernorm_forward(x, weight, bias, eps, save=False, known=known)[0]
-    return LayerNorm.apply(x, weight, bias, eps, known.bind(layernorm_forward), known.bind(layernorm_backward))
+        return layernorm_forward(x, weight, bias, eps, save=False)[0]
+    return LayerNorm.apply(x, weight, bias, eps, layernorm_forward, layernorm_backward)
 
 
 def apply_layernorm(module, x):

@@ -47,6 +47,7 @@ than 1, others that are no multiple of 16 bytes) are left to the lesson's kernel
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import launch
+from academy.runtime.replay import replayed
 
 from functools import partial
 
@@ -303,6 +304,7 @@ def linear_attention_backward(
 LAUNCHERS = (linear_attention_forward, linear_attention_backward)
 
 
+@replayed
 def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):
     """The same as `annotated_examples.recurrences.linear_attention.linear_attention`, but faster.
 
@@ -322,6 +324,7 @@ def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_
     return (o.transpose(1, 2), final) if return_final_state else o.transpose(1, 2)
 
 
+@replayed
 def linear_attention_varlen(q, k, v, cu_seqlens, g=None, *, scale=None, initial_state=None, return_final_state=False):
     """The same as `annotated_examples.recurrences.linear_attention.linear_attention_varlen`, but faster.
 

@@ -26,6 +26,7 @@ fifth, [[bench: linear_cross_entropy:lean/8192x4096x128256/forward+backward/ms]]
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 
@@ -188,6 +189,7 @@ def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, INSI
 #
 # Forward gives the loss and the gradients, as if the upstream gradient were 1. The memory of the logits is free again
 # before the gradient of `x` is rounded.
+@replayed
 def linear_cross_entropy_forward(
     x, weight, labels, bias=None, n_items=None, softcap=0.0, scaling=0.0, ignore_index=-100,
     *, needs=(True, True, True), INSIDE=True, KEPT=0.67, STEP=128, BLOCK=4096, num_warps=8,
@@ -229,6 +231,7 @@ def _loss(x, weight, labels, bias, n_items, softcap, scaling, ignore_index, KEPT
     return LinearCrossEntropy.apply(x, weight, bias, labels, *options, forward, backward, last)
 
 
+@replayed
 def linear_cross_entropy(
     x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100
 ):
@@ -249,6 +252,7 @@ def linear_cross_entropy(
     return _loss(x, weight, labels, bias, n_items, logit_softcapping, logit_scaling, ignore_index, KEPT=0.67)
 
 
+@replayed
 def linear_cross_entropy_lean(
     x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100, KEPT=0.2
 ):

@@ -20,6 +20,7 @@ float32. In what order a sequence is joined depends on how many channels there a
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -280,6 +281,7 @@ def linear_recurrence_backward(dh, dfinal, a, h, initial_state=None, cu_seqlens=
 LAUNCHERS = linear_recurrence_forward, linear_recurrence_backward
 
 
+@replayed
 def linear_recurrence(a, x, initial_state=None, *, return_final_state=False):
     """`h[t] = a[t] * h[t - 1] + x[t]` in every channel, differentiable in `a`, `x` and the initial state. The same as
     `annotated_examples.recurrences.linear_recurrence.linear_recurrence`, but faster.
@@ -305,6 +307,7 @@ def linear_recurrence(a, x, initial_state=None, *, return_final_state=False):
     return call(a, x, initial_state, return_final_state, None, LAUNCHERS)
 
 
+@replayed
 def linear_recurrence_varlen(a, x, cu_seqlens, initial_state=None, *, return_final_state=False):
     """`linear_recurrence` of packed sequences.
 

@@ -34,6 +34,7 @@ descriptor can describe, are left to the lesson's kernel.
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 import math
@@ -535,6 +536,7 @@ def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True)
     return product_gradients(matmul_forward, dc, a, b, saved, activation, needs=needs, **tiles)
 
 
+@replayed
 def matmul(a, b, activation=None):
     """`activation(a @ b)`, differentiable. The first call for a shape searches for the fastest configuration.
 

@@ -41,6 +41,7 @@ is needed, so the forward pass holds no more memory at a time.
 
 from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import launch
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -200,6 +201,7 @@ def mlp_backward(dout, x, weights, gate_up, down, h, *plan, needs=(True,) * 4, B
 
 
 # ## The public function
+@replayed
 def moe_mlp(x, experts, weights, gate_up, down, *, plan=None):
     """A layer of SwiGLU experts; differentiable in `x`, `weights`, `gate_up` and `down`.
 

@@ -58,6 +58,7 @@ cuBLAS's [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/1_row_ms]]. With
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 
@@ -422,6 +423,7 @@ def mx_matmul_forward(a, codes, scale, bias, out_dtype, **tiles):
     return lesson.mx_matmul_forward(a, codes, scale, bias, out_dtype)
 
 
+@replayed
 def mx_matmul(a, b, scale_b, *, bias=None, out_dtype=None, format=None):
     """`a @ decode(b).T + bias`, where `b` has codes of four or eight bits and a power of two for every 32.
 

@@ -24,6 +24,7 @@ above 20480 elements forward, above 16384 backward.
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 import operator
@@ -208,6 +209,7 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
 # warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
 # width triggers a compilation.
+@replayed
 def rmsnorm_forward(
     x, weight=None, eps=1e-6, offset=0.0, residual=None, *, save=True, BLOCK_M=None, BLOCK_N=None, num_warps=None
 ):  # fmt: skip
@@ -237,6 +239,7 @@ def rmsnorm_forward(
     return y, s, rstd
 
 
+@replayed
 def rmsnorm_backward(
     dy, x, weight, rstd, eps=1e-6, offset=0.0, ds=None, *, needs=(True, True),
     BLOCK_M=None, BLOCK_N=None, COLUMNS=None, num_warps=None, num_programs=None, num_stages=None,
@@ -276,6 +279,7 @@ def rmsnorm_backward(
 
 
 # ## Public functions
+@replayed
 def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
     """The same as `annotated_examples.classics.rmsnorm.rmsnorm`, but faster.
 
@@ -297,6 +301,7 @@ def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
     return RMSNorm.apply(x, None, weight, eps, offset, rmsnorm_forward, rmsnorm_backward)
 
 
+@replayed
 def add_rmsnorm(x, residual, weight=None, eps=1e-6, *, offset=0.0):
     """The same as `annotated_examples.classics.rmsnorm.add_rmsnorm`, but faster.
 

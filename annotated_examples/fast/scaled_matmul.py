@@ -41,6 +41,7 @@ lesson's.
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 
@@ -281,6 +282,7 @@ def block_scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, *, GROU
     return lesson.block_scaled_matmul_forward(*arguments, GROUP=GROUP, **tiles)
 
 
+@replayed
 def scaled_matmul(
     a, b, scale_a, scale_b, *, recipe="row", bias=None, out_dtype=torch.bfloat16, use_fast_accum=False
 ):  # fmt: skip

@@ -22,6 +22,7 @@ are in progress at once that some of their data has left the L2 cache before the
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv, launch
+from academy.runtime.replay import replayed
 
 import functools
 import operator
@@ -367,6 +368,7 @@ def backward_tiles(N, VECTOR, BLOCK_M, BLOCK_N, num_warps):
 # Inside `torch.compile`, after a second width, a size of `x` may be a symbol that stands for any number. The number of
 # warps, which is computed from it here, can't be a symbol: `operator.index` turns the size into a number, and a new
 # width triggers a compilation.
+@replayed
 def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """Softmax over the last dimension. Tile sizes: None for those that were fastest."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
@@ -391,6 +393,7 @@ def softmax_forward(x, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     return y
 
 
+@replayed
 def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     """The gradient for `x`. dy: upstream gradient, any strides. y: what the forward pass returned, contiguous."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, num_warps=num_warps)
@@ -416,6 +419,7 @@ def softmax_backward(dy, y, *, BLOCK_M=None, BLOCK_N=None, num_warps=None):
     return dx
 
 
+@replayed
 def softmax(x):
     """Softmax over the last dimension, differentiable. The same as `annotated_examples.tutorials.softmax.softmax`, but
     faster.

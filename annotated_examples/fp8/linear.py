@@ -60,6 +60,7 @@ part of.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -192,6 +193,7 @@ def quantize_both_ways_kernel(
 
 
 # ## Launchers
+@replayed
 def quantize_both_ways(x, dtype, power_of_two, seed=None, *, GROUP=128):
     """`((q, scale), (qt, scale_t))`: 1x128 of `x`, and 1x128 of its transpose."""
     checks.power_of_two(GROUP=GROUP)
@@ -237,6 +239,7 @@ def product_of_halves(a, b, dtype):
 
 
 # [[tag: FL-Y]]
+@replayed
 def linear_forward(x, weight, bias, recipe, power_of_two):
     kinds, e4m3 = RECIPES[recipe][0], torch.float8_e4m3fn
     left, right = (encode(v, kind, e4m3, power_of_two) for v, kind in zip((x, weight), kinds))
@@ -245,6 +248,7 @@ def linear_forward(x, weight, bias, recipe, power_of_two):
 
 # [[tag: FL-dX]] and [[tag: FL-dW]], each only if it is wanted. For dW both matrices are taken across: what is summed,
 # the rows of a batch, has to lie in the columns.
+@replayed
 def linear_backward(dy, x, weight, recipe, power_of_two, seed=None, needs=(True, True)):
     """`(dx, dw)`, None for what isn't needed."""
     _, of_dx, of_dw = RECIPES[recipe]
@@ -425,6 +429,7 @@ def contract(x, weight, bias, recipe, power_of_two, grad_seed):
         seed_contract(grad_seed, x.device, "grad_seed")
 
 
+@replayed
 def float8_linear(x, weight, bias=None, *, recipe="tensor", power_of_two=None, grad_seed=None):
     """`x @ weight.T + bias` of operands that are quantized to eight bits, differentiable in all three.
 

@@ -31,6 +31,7 @@ other group is touched. Forward only: rounding has no useful derivative, and
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -264,6 +265,7 @@ def dequantize_kernel(
 # ## Launchers
 #
 # A transposed matrix is read where it lies, through its strides; what can't be viewed as a matrix is copied.
+@replayed
 def quantize_rows_forward(x, dtype, power_of_two, seed=None, *, BLOCK_K=None):
     """`(q, scale)` with a scale for each row, (…, 1)."""
     checks.power_of_two(BLOCK_K=BLOCK_K)
@@ -280,6 +282,7 @@ def quantize_rows_forward(x, dtype, power_of_two, seed=None, *, BLOCK_K=None):
 
 
 # The scales of 1x128 are stored column by column, because a product reads them so: for many rows, the same group.
+@replayed
 def quantize_tiles_forward(x, dtype, power_of_two, seed=None, *, each_row, BLOCK_M=None, GROUP=128):
     """`(q, scale)` with a scale for each `GROUP` elements of a row, or (each_row=False) for each square of them."""
     BLOCK_M = BLOCK_M or (16 if each_row else GROUP)
@@ -302,6 +305,7 @@ def quantize_tiles_forward(x, dtype, power_of_two, seed=None, *, each_row, BLOCK
 
 
 # A tensor that isn't contiguous is copied first: element by element, its order is all that counts here.
+@replayed
 def quantize_tensor_forward(x, dtype, power_of_two, seed=None, *, scale=None, BLOCK=4096, num_programs=1056):
     """`(q, scale, amax)`; with a `scale` that one is used. amax: the bits of the largest magnitude, int32, ()."""
     checks.power_of_two(BLOCK=BLOCK)
@@ -321,6 +325,7 @@ def quantize_tensor_forward(x, dtype, power_of_two, seed=None, *, scale=None, BL
     return q, scale, amax
 
 
+@replayed
 def dequantize_forward(q, scale, dtype, *, BLOCK_M=16, BLOCK_K=128, GROUP=128):
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K)
     out = torch.empty(q.shape, dtype=dtype, device=q.device)
@@ -354,6 +359,7 @@ def contract(x, granularity, dtype, power_of_two, seed):
         seed_contract(seed, x.device)
 
 
+@replayed
 def quantize_fp8(x, granularity="row", *, dtype=torch.float8_e4m3fn, power_of_two=False, seed=None):
     """Codes of eight bits and the scales to decode them: `x ≈ q · scale`. Forward only.
 
@@ -380,6 +386,7 @@ def quantize_fp8(x, granularity="row", *, dtype=torch.float8_e4m3fn, power_of_tw
     Report" (2024).
     """
     contract(x, granularity, dtype, power_of_two, seed)
+    seed = None if seed is None else seed_tensor(seed, x.device)
     checks.no_gradient("quantize_fp8", x=x)
     if granularity == "tensor":
         return quantize_tensor_forward(x, dtype, power_of_two, seed)[:2]
@@ -388,6 +395,7 @@ def quantize_fp8(x, granularity="row", *, dtype=torch.float8_e4m3fn, power_of_tw
     return quantize_tiles_forward(x, dtype, power_of_two, seed, each_row=granularity == "1x128")
 
 
+@replayed
 def quantize_fp8_delayed(x, scale, *, dtype=torch.float8_e4m3fn):
     """Codes under a scale that is known beforehand, and the largest magnitude of `x`. Forward only.
 

@@ -46,6 +46,7 @@ reaches its own rows only, one in `b` its own columns. Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -280,6 +281,7 @@ def contract(a, b, scale_a, scale_b, recipe, bias, out_dtype, use_fast_accum):
     checks.no_gradient("scaled_matmul", a=a, b=b, scale_a=scale_a, scale_b=scale_b, bias=bias)
 
 
+@replayed
 def scaled_matmul(
     a, b, scale_a, scale_b, *, recipe="row", bias=None, out_dtype=torch.bfloat16, use_fast_accum=False
 ):  # fmt: skip

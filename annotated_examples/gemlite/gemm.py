@@ -24,6 +24,7 @@ its row or column of the result. Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -373,6 +374,7 @@ def gemm_forward(
 #
 # `contract` reports mistakes in the arguments before anything is launched. `used` drops metadata that the mode doesn't
 # use, whatever it is.
+@replayed
 def gemm(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,

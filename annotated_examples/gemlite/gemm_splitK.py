@@ -20,6 +20,7 @@ differ.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -126,6 +127,7 @@ def gemm_splitK_forward(
 
 
 # ## Public functions
+@replayed
 def gemm_splitK(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,
@@ -161,6 +163,7 @@ def gemm_splitK(
 
 # Which of the two? Few rows make few tiles, and then splitting K is the only way to fill the card. With more than 64
 # rows there are enough tiles, and each part would only add traffic.
+@replayed
 def low_bit_matmul(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None, tile_order="swizzled", A_load_order=2, meta_evict_policy="evict_last", data_contiguous=True,

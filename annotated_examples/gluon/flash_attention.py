@@ -52,6 +52,7 @@ scores that a query sees makes its row NaN, and so do scores that are all $-\inf
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -346,6 +347,7 @@ def attention_kernel(
 # ## The launcher
 #
 # It has the arguments of the lesson's launcher, so the lesson's autograd frame takes it as it is.
+@replayed
 def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_N=128, STAGES=2, HEADS=None):
     """`(o, lse)`, as the lesson's launcher: no sinks, no packed sequences. BLOCK_N: keys in a tile, a power of two."""
     checks.power_of_two(BLOCK_N=BLOCK_N, HEADS=HEADS)
@@ -368,6 +370,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
     return o, lse
 
 
+@replayed
 def flash_attention(q, k, v, *, causal=False, scale=None, return_lse=False):
     r"""Softmax attention of `q` over `k` and `v`, differentiable. Needs a Hopper GPU, or none at all (the simulator).
 

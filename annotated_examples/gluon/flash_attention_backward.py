@@ -59,6 +59,7 @@ there or not.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -476,6 +477,7 @@ def attention_backward_kernel(
 TILES = {64: (128, 2, 4), 128: (64, 3, 2)}
 
 
+@replayed
 def attention_backward(
     do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, *, BLOCK_M=None, STAGES=None, HEADS=None
 ):

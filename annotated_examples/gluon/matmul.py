@@ -28,6 +28,7 @@ are products of the same kind. No input is written to. The result's rows may lie
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -347,6 +348,7 @@ def matmul_tile(a, b, *, BLOCK_M=128, BLOCK_N=128, BLOCK_K=64, STAGES=4, num_war
     return c
 
 
+@replayed
 def matmul_forward(
     a, b, activation=None, *, BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, STAGES=4, GROUP_M=8, HALVES=2, PINGPONG=False
 ):
@@ -372,6 +374,7 @@ def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True)
     return product_gradients(matmul_forward, dc, a, b, needs=needs)
 
 
+@replayed
 def matmul(a, b):
     """`a @ b`, differentiable. Needs a Hopper GPU, or none at all (the simulator).
 

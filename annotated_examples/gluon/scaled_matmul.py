@@ -55,6 +55,7 @@ for 128 of K and, for `b`, 128 columns or a single one. The sum is rounded once.
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import Tiles, launch
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -244,6 +245,7 @@ def groups_for(M, N, BLOCK_N, multiprocessors):
     return 3 if rows_of_the_busiest(3) <= 1.15 * rows_of_the_busiest(2) else 2
 
 
+@replayed
 def promoted_forward(
     a, b, scale_a, scale_b, bias, out_dtype, blocks, *, BLOCK_N=128, BLOCK_K=128, GROUPS=None, STAGES=None, GROUP_M=8
 ):

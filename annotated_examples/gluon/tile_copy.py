@@ -30,6 +30,7 @@ to.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -230,6 +231,7 @@ def copy_tile(x, scale=1.0, *, ROWS=64, num_warps=4):
     return y
 
 
+@replayed
 def copy_forward(x, scale=1.0, *, ROWS=64, STAGES=4, num_warps=4):
     """The ring. ROWS: of a tile, a power of two. STAGES: buffers on the way in."""
     checks.power_of_two(ROWS=ROWS)
@@ -261,6 +263,7 @@ class Copy(torch.autograd.Function):
         return copy_forward(dy, ctx.scale), None
 
 
+@replayed
 def copy(x, scale=1.0):
     """A matrix times a number, differentiable in the matrix. Needs a Hopper GPU, or none at all (the simulator).
 

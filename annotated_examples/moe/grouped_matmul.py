@@ -35,6 +35,7 @@ expert without rows gets a gradient of zeros.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -135,6 +136,7 @@ def grouped_sums_kernel(
 # ## Launchers
 #
 # `E` more tiles than the rows alone would need: one for each expert, and one for the rows behind, less one.
+@replayed
 def grouped_rows_forward(a, b, offsets, bias=None, out_dtype=None, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     """(R, K) and (E, K, N) -> (R, N)."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
@@ -150,6 +152,7 @@ def grouped_rows_forward(a, b, offsets, bias=None, out_dtype=None, *, BLOCK_M=64
     return c
 
 
+@replayed
 def grouped_sums_forward(a, b, offsets, out_dtype=None, *, BLOCK_M=64, BLOCK_N=64, BLOCK_R=32):
     """(M, R) and (R, N) -> (E, M, N)."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_R=BLOCK_R)
@@ -220,6 +223,7 @@ def contract(a, b, offsets, bias, out_dtype):
     checks.choice("out_dtype", out_dtype, (None, *checks.FLOATS))
 
 
+@replayed
 def grouped_matmul(a, b, offsets, *, bias=None, out_dtype=None):
     """Products of rows with the matrix of their expert, or sums over each expert's rows; differentiable.
 

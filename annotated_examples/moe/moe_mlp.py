@@ -35,6 +35,7 @@ are no atomics, so the same call gives the same bits.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import torch.nn.functional as F
@@ -390,6 +391,7 @@ def contract(x, experts, weights, gate_up, down, plan):
             raise ValueError(f"plan must be that of experts, {tuple(experts.shape)}, for {E} experts")
 
 
+@replayed
 def moe_mlp(x, experts, weights, gate_up, down, *, plan=None):
     """A layer of SwiGLU experts; differentiable in `x`, `weights`, `gate_up` and `down`.
 

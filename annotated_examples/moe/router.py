@@ -32,6 +32,7 @@ waits for the GPU.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -298,6 +299,7 @@ def tile(E, BLOCK_T, numbers=2048):
     return dict(BLOCK_T=BLOCK_T or max(1, numbers // BLOCK_E), BLOCK_E=BLOCK_E)
 
 
+@replayed
 def route_forward(logits, top_k, score, renormalize, bias, scale, *, BLOCK_T=None):
     T, E = logits.shape
     sizes = tile(E, BLOCK_T)
@@ -312,6 +314,7 @@ def route_forward(logits, top_k, score, renormalize, bias, scale, *, BLOCK_T=Non
     return weights, experts
 
 
+@replayed
 def route_backward(dweights, logits, experts, score, renormalize, scale, *, BLOCK_T=None):
     T, E = logits.shape
     sizes = tile(E, BLOCK_T, numbers=512)
@@ -325,6 +328,7 @@ def route_backward(dweights, logits, experts, score, renormalize, scale, *, BLOC
 
 
 # The mean over tokens comes last: PyTorch adds the programs' float32 sums in a fixed order. Without a token it is 0.
+@replayed
 def loss_forward(logits, counts, score, *, BLOCK_T=None):
     T, E = logits.shape
     sizes = tile(E, BLOCK_T)
@@ -336,6 +340,7 @@ def loss_forward(logits, counts, score, *, BLOCK_T=None):
     return partial.sum() / max(T, 1)
 
 
+@replayed
 def loss_backward(dloss, logits, counts, score, *, BLOCK_T=None):
     T, E = logits.shape
     sizes = tile(E, BLOCK_T)
@@ -389,6 +394,7 @@ def contract(logits, score="softmax"):
     checks.choice("score", score, SCORES)
 
 
+@replayed
 def route(logits, top_k, *, score="softmax", renormalize=True, bias=None, scale=1.0):
     """The `top_k` best experts of each token, and their weights; differentiable in `logits`.
 
@@ -451,6 +457,7 @@ def sort_by_expert(experts, num_experts):
     return sorted_by_expert(experts, num_experts)
 
 
+@replayed
 def load_balancing_loss(logits, experts, *, score="softmax"):
     """E times the sum over experts of its share of the slots times its mean probability; differentiable in `logits`.
 
@@ -479,6 +486,7 @@ def load_balancing_loss(logits, experts, *, score="softmax"):
     return RouterLoss.apply(logits, counts, score)
 
 
+@replayed
 def router_z_loss(logits):
     """The mean over tokens of the square of the log-sum-exp; differentiable in `logits`.
 

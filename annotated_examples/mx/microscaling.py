@@ -33,6 +33,7 @@ Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -289,6 +290,7 @@ def tile(K, GROUP, BLOCK_M, BLOCK_K):
     return BLOCK_M or 2048 // BLOCK_K, BLOCK_K
 
 
+@replayed
 def quantize_mx_forward(x, elem_dtype, scaling, seed=None, *, GROUP=32, BLOCK_M=None, BLOCK_K=None):
     """`(q, scale)`; `q` in bytes for four bits, `scale` in bytes."""
     rows, on = as_matrix(x), x.device
@@ -306,6 +308,7 @@ def quantize_mx_forward(x, elem_dtype, scaling, seed=None, *, GROUP=32, BLOCK_M=
     return q, scale
 
 
+@replayed
 def quantize_nvfp4_forward(
     x, per_tensor_scale=None, seed=None, *, GROUP=16, BLOCK_M=None, BLOCK_K=None, num_programs=1056
 ):
@@ -329,6 +332,7 @@ def quantize_nvfp4_forward(
     return q, scale, per_tensor_scale
 
 
+@replayed
 def dequantize_forward(q, scale, per_tensor_scale, dtype, *, GROUP=32, BLOCK_M=16, BLOCK_K=128):
     checks.power_of_two(GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K)
     codes, scales = as_matrix(as_bytes(q)), as_matrix(as_bytes(scale))
@@ -377,6 +381,7 @@ def tensor_scale_contract(function, scale, on):
     checks.no_gradient(function, per_tensor_scale=scale)
 
 
+@replayed
 def quantize_mx(x, elem_dtype=torch.float8_e4m3fn, *, scaling="rceil", seed=None):
     """Codes of eight or four bits, and a power of two for every 32 of them: MXFP8 and MXFP4. Forward only.
 
@@ -432,6 +437,7 @@ def dequantize_mx(q, scale, dtype=torch.bfloat16):
     return dequantize_forward(q, scale, None, dtype)
 
 
+@replayed
 def quantize_nvfp4(x, *, per_tensor_scale=None, seed=None):
     """Codes of four bits, a scale in e4m3 for every 16 of them, and one in float32 for the tensor. Forward only.
 

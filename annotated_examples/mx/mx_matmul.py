@@ -27,6 +27,7 @@ Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -109,6 +110,7 @@ def mx_matmul_kernel(
 # ## Launcher
 #
 # Few rows of `a` are the usual case here. Sixteen are the fewest that a tensor core takes.
+@replayed
 def mx_matmul_forward(a, b, scale_b, bias, out_dtype, *, BLOCK_M=None, BLOCK_N=64, BLOCK_K=128, GROUP_M=8):
     """`b` and `scale_b` as kernels see them: four bits and exponents in bytes."""
     (M, K), N = a.shape, len(b)
@@ -154,6 +156,7 @@ def contract(a, b, scale_b, bias, out_dtype, format):
     return as_bytes(b) if codes == FP4 else b.view(codes)
 
 
+@replayed
 def mx_matmul(a, b, scale_b, *, bias=None, out_dtype=None, format=None):
     """`a @ decode(b).T + bias`, where `b` has codes of four or eight bits and a power of two for every 32.
 

@@ -29,6 +29,7 @@ same bits. In packed form, (total, D), rows behind the last sequence are 0.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -410,6 +411,7 @@ def call(x, weight, bias, initial_state, cu_seqlens, activation, return_final_st
     return (y, final) if return_final_state else y
 
 
+@replayed
 def causal_conv1d(x, weight, bias=None, *, activation=None, initial_state=None, return_final_state=False):
     """A causal convolution of each channel with a filter of its own, differentiable.
 
@@ -433,6 +435,7 @@ def causal_conv1d(x, weight, bias=None, *, activation=None, initial_state=None, 
     return call(x, weight, bias, initial_state, None, activation, return_final_state)
 
 
+@replayed
 def causal_conv1d_varlen(
     x, weight, cu_seqlens, bias=None, *, activation=None, initial_state=None, return_final_state=False
 ):

@@ -30,6 +30,7 @@ part of, as in PyTorch. The same call gives the same bits.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -165,6 +166,7 @@ class Cumsum(torch.autograd.Function):
         return ctx.launch_backward(dy, *ctx.options), None, None, None, None, None
 
 
+@replayed
 def cumsum(x, dim=-1, *, reverse=False, exclusive=False):
     """The running sum along a dimension, differentiable.
 

@@ -27,6 +27,7 @@ most 2. Keys should have length 1 at most: where $|1 - \beta \|k\|^2| > 1$ the s
 """
 
 from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import math
 from functools import partial
@@ -406,6 +407,7 @@ def attend(
     return GatedDeltaRule.apply(q, k, v, g, beta, initial_state, cu_seqlens, scale, launch_forward, launch_backward)
 
 
+@replayed
 def gated_delta_rule(q, k, v, g, beta, *, scale=None, initial_state=None, return_final_state=False):
     r"""Linear attention that replaces what a key held before; differentiable in all tensors.
 
@@ -435,6 +437,7 @@ def gated_delta_rule(q, k, v, g, beta, *, scale=None, initial_state=None, return
     return (o.transpose(1, 2), final) if return_final_state else o.transpose(1, 2)
 
 
+@replayed
 def gated_delta_rule_varlen(q, k, v, g, beta, cu_seqlens, *, scale=None, initial_state=None, return_final_state=False):
     """`gated_delta_rule` of sequences of different lengths, packed one after another.
 

@@ -35,6 +35,7 @@ $1.8 \cdot 10^{19}$ becomes 0.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -118,6 +119,7 @@ def tile(N, BLOCK_M, BLOCK_N):
     return dict(BLOCK_M=BLOCK_M or max(1, min(32, 1024 // BLOCK_N)), BLOCK_N=BLOCK_N)
 
 
+@replayed
 def l2_normalize_forward(x, eps=1e-6, *, BLOCK_M=None, BLOCK_N=None):
     """`(y, inv_norm)`: the second is one over the length of each row, in float32."""
     y, N = torch.empty_like(x, memory_format=torch.contiguous_format), x.shape[-1]
@@ -131,6 +133,7 @@ def l2_normalize_forward(x, eps=1e-6, *, BLOCK_M=None, BLOCK_N=None):
     return y, inv_norm
 
 
+@replayed
 def l2_normalize_backward(dy, x, inv_norm, eps=1e-6, *, BLOCK_M=None, BLOCK_N=None):
     """The gradient of x, from the upstream gradient and what forward was given and returned."""
     dx, N = torch.empty_like(x, memory_format=torch.contiguous_format), x.shape[-1]
@@ -158,6 +161,7 @@ class L2Normalize(torch.autograd.Function):
         return l2_normalize_backward(dy, *ctx.saved_tensors, ctx.eps), None
 
 
+@replayed
 def l2_normalize(x, eps=1e-6):
     """Divides each row by its length, differentiable in `x`.
 

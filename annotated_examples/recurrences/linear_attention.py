@@ -34,6 +34,7 @@ NaN, it may also reach earlier tokens of its chunk.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import math
 from functools import partial
@@ -410,6 +411,7 @@ def attend(
     return LinearAttention.apply(q, k, v, g, initial_state, cu_seqlens, scale, launch_forward, launch_backward)
 
 
+@replayed
 def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_final_state=False):
     r"""Causal attention without a softmax, with a state that may fade; differentiable in all tensors.
 
@@ -437,6 +439,7 @@ def linear_attention(q, k, v, g=None, *, scale=None, initial_state=None, return_
     return (o.transpose(1, 2), final) if return_final_state else o.transpose(1, 2)
 
 
+@replayed
 def linear_attention_varlen(q, k, v, cu_seqlens, g=None, *, scale=None, initial_state=None, return_final_state=False):
     """`linear_attention` of sequences of different lengths, packed one after another.
 

@@ -38,6 +38,7 @@ are 0.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -304,6 +305,7 @@ def call(a, x, initial_state, return_final_state, cu_seqlens=None, launchers=Non
     return (h, final) if return_final_state else h
 
 
+@replayed
 def linear_recurrence(a, x, initial_state=None, *, return_final_state=False):
     """`h[t] = a[t] * h[t - 1] + x[t]` in every channel, differentiable in `a`, `x` and the initial state.
 
@@ -327,6 +329,7 @@ def linear_recurrence(a, x, initial_state=None, *, return_final_state=False):
     return call(a, x, initial_state, return_final_state)
 
 
+@replayed
 def linear_recurrence_varlen(a, x, cu_seqlens, initial_state=None, *, return_final_state=False):
     """`linear_recurrence` of packed sequences.
 

@@ -39,6 +39,7 @@ no difference. Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -490,6 +491,7 @@ def of_all_rows(logits, top_k, top_p):
     return *places(top_k, logits), None if top_p is None or top_p == 1 else float(top_p)
 
 
+@replayed
 def filter_logits(logits, *, top_k=None, top_p=None):
     """The logits of the most likely tokens, −∞ for all others. Forward only.
 

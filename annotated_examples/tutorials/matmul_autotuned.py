@@ -33,6 +33,7 @@ A NaN in `a` reaches its own row of the result, one in `b` its own column, as in
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.launch import cdiv
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -242,6 +243,7 @@ def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True)
     return product_gradients(matmul_forward, dc, a, b, saved, activation, needs=needs, **tiles)
 
 
+@replayed
 def matmul(a, b, activation=None):
     """`activation(a @ b)`, differentiable. The first call for a shape searches for the fastest configuration.
 

@@ -21,6 +21,7 @@ PyTorch.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -152,6 +153,7 @@ def matmul_kernel(
 # A program has 128 threads unless the launch says otherwise, so with a tile of 64 x 64 each thread holds 32 sums.
 # Larger tiles would reuse more of what they load. How large they should be depends on the shape and on the GPU; the
 # [autotuned lesson](matmul_autotuned.py) searches for the best size.
+@replayed
 def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     (M, K), N = x.shape, y.shape[1]
@@ -166,6 +168,7 @@ def matmul_forward(x, y, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     return z
 
 
+@replayed
 def matmul(x, y):
     """`x @ y`, forward only.
 

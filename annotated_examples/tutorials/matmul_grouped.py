@@ -23,6 +23,7 @@ ever written to. A NaN in `x` reaches its own row of the result, one in `y` its 
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -164,6 +165,7 @@ def multiply_(c, a, b, *, relu=False, **tiles):
         )  # fmt: skip
 
 
+@replayed
 def matmul_forward(x, y, activation="none", **tiles):
     z = torch.empty((x.shape[0], y.shape[1]), dtype=x.dtype, device=x.device)
     multiply_(z, x, y, relu=activation == "relu", **tiles)
@@ -192,6 +194,7 @@ def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), 
 #
 # `Product` joins the launchers to autograd. For the backward pass it saves both inputs without copying them, and with a
 # ReLU also the result, which is positive exactly where $Z$ is. A call without a gradient goes straight to the launcher.
+@replayed
 def matmul(x, y, activation="none"):
     """`x @ y`, followed by a ReLU if asked for; differentiable.
 

@@ -32,6 +32,7 @@ built on it passes for any kernel that returns something small, so the tests use
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -199,6 +200,7 @@ def block_size(N):
     return min(triton.next_power_of_2(N), 4096)
 
 
+@replayed
 def softmax_forward(x, *, BLOCK_N=None):
     """Softmax over the last dimension. BLOCK_N: columns in a chunk, a power of two; None: as many as suit the row."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
@@ -210,6 +212,7 @@ def softmax_forward(x, *, BLOCK_N=None):
     return y
 
 
+@replayed
 def softmax_backward(dy, y, *, BLOCK_N=None):
     """The gradient for `x`. dy: upstream gradient, any strides. y: what the forward pass returned, contiguous."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
@@ -242,6 +245,7 @@ class Softmax(torch.autograd.Function):
         return ctx.launch_backward(dy, y), None, None
 
 
+@replayed
 def softmax(x):
     """Softmax over the last dimension, differentiable.
 

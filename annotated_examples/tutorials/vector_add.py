@@ -23,6 +23,7 @@ infinities come out where they do in PyTorch.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -96,6 +97,11 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):  # three v
 #
 # Why 1024? Divided among 128 threads, that is eight elements for each: in float32 two loads of 16 bytes, the most that
 # one load instruction of a thread can fetch.
+#
+# `@replayed` changes nothing that can be seen. On a GPU this function takes longer than its kernel, if the vectors are
+# short. So what it does is written down, and done again for the next vectors of the same kind:
+# [What a call costs](../../docs/guides/what-a-call-costs.md).
+@replayed
 def vector_add_forward(x, y, *, BLOCK=1024):
     """The sum. BLOCK: elements per program, a power of two."""
     checks.power_of_two(BLOCK=BLOCK)
@@ -141,6 +147,7 @@ class VectorAdd(torch.autograd.Function):
         return dout, dout
 
 
+@replayed
 def vector_add(x, y):
     """`x + y`, differentiable.
 

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 
 from academy.exact.compare import without_rounding
 
+pytestmark = pytest.mark.interpreted
+
 
 def drawn(*shape, seed):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))

@@ -21,6 +21,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+pytestmark = pytest.mark.interpreted
+
 
 @triton.jit
 def total(x, mask):

@@ -13,6 +13,8 @@ from academy.exact import residues as r
 from academy.exact.compare import without_rounding
 from tests.exact.kernels import each, row
 
+pytestmark = pytest.mark.interpreted
+
 
 def same(compute, formula, *shapes, atoms=None, draw=torch.randn):
     """The verdict on a kernel's result and a formula's, from the same inputs, and what was lost."""

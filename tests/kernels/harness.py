@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from academy.runtime import device
+from academy.judge import verdict
 from academy.judge.compare import (  # noqa: F401
     assert_bitwise_repeatable,
     assert_gradient_penalty_raises,
@@ -128,6 +129,13 @@ def assert_nobody_waits(*calls: Callable[[], object]) -> None:
             call()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def forward_and_backward(function: Callable, inputs: dict[str, torch.Tensor]) -> None:
+    """Without a look at the results, for which the GPU would be waited for."""
+    given, asked = verdict.leaves(inputs)
+    out = function(**given)
+    torch.autograd.grad(out, list(asked.values()), torch.ones_like(out))
 
 
 TRITON = device.triton.__version__

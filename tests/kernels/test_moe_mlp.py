@@ -249,7 +249,7 @@ def test_a_plan_that_is_there(module, sizes):
 @BOTH
 def test_nobody_waits(module, sizes):
     inputs, experts = layer(**sizes), chosen()
-    harness.assert_nobody_waits(lambda: harness.gradients(on(experts, module.moe_mlp), inputs))
+    harness.assert_nobody_waits(lambda: harness.forward_and_backward(on(experts, module.moe_mlp), inputs))
 
 
 FINE = layer() | dict(experts=torch.zeros(11, 2, dtype=torch.int32, device=DEVICE))

@@ -1,7 +1,7 @@
 """academy/runtime/call_cache: what is remembered is what would be worked out again, whatever changes from one
 call to the next.
 
-`Prepared` is compared with unprepared launches in tests/kernels/test_launch.py.
+What is replayed is compared with what is not in tests/kernels/test_launch.py.
 """
 
 from __future__ import annotations

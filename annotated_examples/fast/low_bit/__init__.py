@@ -43,6 +43,7 @@ That is why a model that generates token by token is captured in a graph.
 """
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import functools
 
@@ -114,6 +115,7 @@ def low_bit_forward(
     return kernel_for(a, words, scales, **modes)(a, words, scales, zeros, scales_a=scales_a, **modes)
 
 
+@replayed
 def low_bit_matmul(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,
     out_dtype=None,

@@ -1,13 +1,15 @@
-"""Run by test_launch.py, in a process of its own: fast functions with their prepared launches against unprepared ones.
+"""Run by test_launch.py, in a process of its own: launchers that are replayed against the same that are not.
 
 A stand-in compiles nothing: for each set of arguments that Triton's own binder tells apart it returns another
-`CompiledKernel`, whose driver writes down what it gets. Random calls of the fast functions, most of them near relations
-of earlier ones, are made twice: as they are, and with nothing remembered but plain launches. The kernels, grids and
-arguments must be the same; an address is told by the tensor it belongs to. Prints in JSON what was wrong, as it is and
-with mutants.
+`CompiledKernel`, whose driver writes down what it gets. Random calls of launchers, most of them near relations of
+earlier ones, are made until they are replayed, and once more with nothing remembered. The kernels, grids and arguments
+must be the same; an address is told by the tensor it belongs to. Prints in JSON what was wrong, as it is and with
+mutants.
 """
 
+import functools
 import gc
+import inspect
 import json
 import os
 import random
@@ -21,22 +23,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 import triton
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from academy.runtime import call_cache, checks, device, launch
+from academy.runtime import checks, device, launch, replay
+from annotated_examples.classics import rmsnorm as rmsnorm_lesson
+from annotated_examples.classics import rope, swiglu
+from annotated_examples.common import gated as gated_units
 from annotated_examples.common import norms
-from annotated_examples.fast import cross_entropy, decode, flash_attention, layernorm
+from annotated_examples.fast import cross_entropy, decode, flash_attention, layernorm, rmsnorm, scaled_matmul, softmax
+from annotated_examples.fp8 import quantize
 
 BACKEND = CUDABackend(GPUTarget("cuda", 90, 32))
 BINDERS: dict = {}
 VARIANTS: dict = {}
 SEEN: list = []
 MADE: list = []
-COPIES: list = []
 
 
 def typed(value):
@@ -74,71 +80,88 @@ def filled(address, *form):
     return "map", address, *(tuple(each) if isinstance(each, list) else each for each in form)
 
 
-def noted(make):
-    """`torch.empty` or its like, which notes what it makes."""
+class Noted(TorchDispatchMode):
+    """Notes all memory that operations make. No call is replayed inside of a mode."""
 
-    def made(*arguments, **named):
-        result = make(*arguments, **named)
-        if not result.is_meta:
-            MADE.append(result)
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        MADE.extend(each for each in (result if isinstance(result, tuple | list) else (result,)))
         return result
 
-    return made
+
+def noted(step):
+    """A step of a replayed call, which notes what it makes."""
+
+    def call(self, tensors, addresses, device):
+        before = len(tensors)
+        step(self, tensors, addresses, device)
+        MADE.extend(tensors[before:])
+
+    return call
 
 
-def kept(copy):
-    """`contiguous` or its like; what it makes lives on, so that no new tensor gets its memory."""
-
-    def made(*arguments, **named):
-        COPIES.append(copy(*arguments, **named))
-        return COPIES[-1]
-
-    return made
-
-
-def told(value, tensors):
-    """An address as (which tensor, where in it); all else as it is."""
+def told(value, tensors, new):
+    """An address as (which tensor, where in it), new memory being numbered as it comes; all else as it is."""
     if isinstance(value, tuple | list):
-        return tuple(told(each, tensors) for each in value)
+        return tuple(told(each, tensors, new) for each in value)
     if type(value) is int and value > 2**24:
         for name, tensor in tensors:
             begin = tensor.untyped_storage().data_ptr()
             if begin <= value < begin + tensor.untyped_storage().nbytes():
-                return name, value - begin
-        return "a copy, or a large number"
+                return name or new.setdefault(begin, f"new {len(new)}"), value - begin
+        return "a large number"
     return repr(value)
 
 
-def seen(call, tensors, warm=0):
+def seen(call, tensors):
     """What the driver got from a call."""
-    for _ in range(1 + warm):
-        SEEN.clear(), MADE.clear(), COPIES.clear()
-        call()
-    named = [*tensors, *((f"new {number}", tensor) for number, tensor in enumerate(MADE))]
-    return [(number, told(got, named)) for number, got in SEEN]
+    SEEN.clear(), MADE.clear()
+    call()
+    named, new = [*tensors, *((None, tensor) for tensor in MADE)], {}
+    return [(number, told(got, named, new)) for number, got in SEEN]
 
 
 def expected(call, tensors):
-    """The same, but nothing is remembered except plain launches."""
-    prepared, launches = call_cache.Prepared.__call__, launch.Launch.__call__
-    launch.COMPILED, call_cache.Prepared.__call__, launch.Launch.__call__ = False, plain, launch_anew
+    """The same, launched by Triton, nothing being remembered."""
+    launch.COMPILED = launch.REMEMBERS = False
     try:
-        return seen(call, tensors)
+        with Noted():
+            return seen(call, tensors)
     finally:
-        launch.COMPILED, call_cache.Prepared.__call__, launch.Launch.__call__ = True, prepared, launches
+        launch.COMPILED = launch.REMEMBERS = True
 
 
-def plain(self, *tensors):
-    if not self.empty:
-        self.launch(*self.arguments(*tensors))
+def run(kernel, *arguments, grid, warmup, **named):
+    """In place of Triton's: what is compiled, and, if nothing is remembered, the launch."""
+    compiled = compiled_for(kernel, arguments, named)
+    if not launch.REMEMBERS:
+        bound = dict(zip(kernel.arg_names, arguments)) | named
+        values = [None if p.is_constexpr else plain(bound[p.name]) for p in kernel.params]
+        x, y, z = (*(grid(bound) if callable(grid) else grid), 1, 1)[:3]
+        runner, none = compiled.run, (None,) * 5
+        if launch.ONE_LAUNCHER:
+            signature = runner.arg_annotations, runner.kernel_signature
+            last = *none[:3], None, None, *signature, tuple(values)
+            runner.launch(x, y, z, 5, compiled.function, False, False, compiled.packed_metadata, *last)
+        else:  # as Triton 3.6 does, which takes a descriptor apart
+            first = x, y, z, 5, compiled.function, False, False, None, None, compiled.packed_metadata
+            parts = [each for value in values for each in (apart(value) if hasattr(value, "block_shape") else [value])]
+            launcher = inspect.getclosurevars(runner.launch).nonlocals.get("launcher", runner.launch)
+            launcher(*first, None, None, None, *parts)
+    return compiled
 
 
-def launch_anew(self, *tensors, again=launch.Launch.__call__):
-    """Twice: the first launch is Triton's, and the driver is not asked."""
-    launch._CALLS.clear(), launch._KINDS.clear()
-    launch.Launch.__call__ = again
-    self(*tensors), self(*tensors)
-    launch.Launch.__call__ = launch_anew
+def apart(descriptor):
+    block, shape, strides = (tuple(getattr(descriptor, name)) for name in ("block_shape", "shape", "strides"))
+    kind = driver.TMA_DTYPE_DEVICE_TO_HOST[10]
+    return ("map", descriptor.base.data_ptr(), 3, 2, kind, block, shape, strides, 0), *shape, *strides
+
+
+def plain(value):
+    """As the driver gets it."""
+    if isinstance(value, tuple):
+        return tuple(plain(each) for each in value)
+    return value.data_ptr() if isinstance(value, torch.Tensor) else value
 
 
 def memory(*shape, dtype=torch.bfloat16):
@@ -170,6 +193,7 @@ ROWS += [
     memory(6, 64, dtype=torch.float32),
     memory(40, 8500),
 ]
+ROWS += [ROWS[0].view(6, 64), ROWS[0][:]]
 VECTORS = [memory(64), memory(64), memory(128)[::2], memory(65)[1:], memory(64, dtype=torch.float32), memory(48), None]
 VECTORS += [memory(8500), torch.nn.Parameter(memory(64))]
 CACHES = [memory(2, 32, 1, 64), memory(2, 32, 1, 64), memory(2, 40, 1, 64)[:, 8:], memory(2, 1, 32, 64).transpose(1, 2)]
@@ -178,13 +202,18 @@ LENGTHS = [torch.tensor([32, 7], dtype=torch.int32), torch.tensor([[3, 1], [5, 1
 TABLES = [None, torch.zeros(2, 3, dtype=torch.int32), torch.zeros(2, 6, dtype=torch.int32)[:, ::2]]
 SINKS = [None, None, memory(4), memory(8)[::2]]
 LABELS = [torch.randint(6, (n,))[:6] for n in (6, 7, 5)] + [torch.randint(6, (12,))[::2], torch.randint(6, (6,)).int()]
+ANGLES = [memory(64, 32), memory(64, 16), memory(2, 64, 32)[1:], memory(64, 33)[:, 1:]]
+CODES = [torch.zeros(64, 128, dtype=torch.float8_e4m3fn), torch.zeros(65, 128, dtype=torch.float8_e4m3fn)[1:]]
+CODES += [torch.zeros(64, 130, dtype=torch.float8_e4m3fn)[:, 2:], torch.zeros(128, 64, dtype=torch.float8_e4m3fn).t()]
 UPSTREAM = [torch.ones(()), torch.ones(4)[1]]
 COUNTS = [None, None, torch.tensor(4), torch.tensor([1, 4])[1], 4, 4.0, 5]
 
 #: What each function is called with: a list of choices for each argument.
 CALLS = {
-    "attention": [HEADS, HEADS, HEADS, [True, False], [None, 0.5, 1], [None, 3, (2, 1)], [0.0, 5.0], [None, memory(2)]],
-    "decode": [QUERIES, CACHES, CACHES, LENGTHS, TABLES, [None, 0.3, 1], [0.0, 3.0], SINKS, [None, 2, 4]],
+    "attention": [
+        HEADS, HEADS, HEADS, [True, False], [None, 0.5, 0.25, 1], [None, 3, (2, 1)], [0.0, 5.0], [None, memory(2)]
+    ],
+    "decode": [QUERIES, CACHES, CACHES, LENGTHS, TABLES, [None, 0.3, 0.7, 1], [0.0, 3.0], SINKS, [None, 2, 4]],
     "cross entropy": [ROWS, LABELS, COUNTS, [0.0, 2.0], [-100, 0], [True, False]],
     "gradient": [UPSTREAM, ROWS[:2], [True, False]],
     "layernorm": [ROWS, VECTORS, VECTORS, [1e-5, 1, 0.0], [True, False]],
@@ -192,18 +221,16 @@ CALLS = {
         ROWS, ROWS, VECTORS, VECTORS, [torch.randn(6), torch.randn(8)[2:], torch.randn(5), torch.randn(40)],
         [True, False], [True, False], [True, False], [None, 1, 3],
     ],
-    "whole layernorm": [
-        ROWS, VECTORS, VECTORS, [1e-5, 1.0], [None, *ROWS, memory(1, 1).expand(6, 64)], [True, False], [True, False]
-    ],
-    "whole cross entropy": [
-        [*ROWS, memory(6, 64, dtype=torch.float16), memory(1100, 40)],
-        [*LABELS, torch.randint(40, (1100,)), torch.randint(40, (2200,))[::2]],
-        COUNTS, [0.0, 2.0], [-100, 0], [True, False], [True, False], [1.0, 2.0],
-    ],
     "attention backward": [
         [*HEADS, None, HEADS[0][:, :, :1].expand(1, 2, 64, 64)], [None, memory(1, 2, 64, dtype=torch.float32)],
         HEADS, HEADS, [True, False], [None, 2], [True, False],
     ],
+    "rope": [HEADS, HEADS, ANGLES, ANGLES, [True, False], [True, False]],
+    "softmax": [ROWS],
+    "rmsnorm": [ROWS, VECTORS, [1e-6, 1.0], [0.0, 1.0], [None, *ROWS[:3]]],
+    "swiglu": [ROWS, ROWS],
+    "quantize": [ROWS, ["tensor", "row", "1x128", "128x128"], [True, False], [None, torch.tensor(3)]],
+    "scaled": [CODES, CODES, [torch.ones(()), torch.ones(4)[2]], [torch.bfloat16, torch.float32]],
 }  # fmt: skip
 
 
@@ -218,12 +245,18 @@ def decoded(q, k_cache, v_cache, lengths, table, scale, softcap, sinks, num_spli
     return decode.decode_attention(q, k_cache, v_cache, lengths, block_table=table, **options)
 
 
+@functools.cache
+def results_of(shape):
+    """What attention has saved: an argument, and the same in each call."""
+    return torch.zeros(shape[:3]), memory(*shape)
+
+
 def attention_back(do, dlse, q, k, causal, sides, deterministic):
     window = None if sides is None else (sides, sides)
     options = flash_attention.contract(q, k, k, causal, None, window, 0.0, None, True)
-    lse, o = torch.zeros(q.shape[:3]), torch.zeros_like(q)
+    lse, o = results_of(q.shape)
     tensors = q, k, k, None, None, None, o, lse
-    return flash_attention.attention_backward(do, dlse, *tensors, options, deterministic=deterministic)
+    return BACKWARD(do, dlse, *tensors, options, deterministic=deterministic)
 
 
 def loss(logits, labels, n_items, softcap, ignore_index, gradient):
@@ -250,41 +283,49 @@ def normalised_back(dy, x, weight, bias, mean, *rest):
     return layernorm.layernorm_backward(dy, x, weight, bias, mean, mean, needs=needs, num_programs=programs)
 
 
-def whole_layernorm(x, weight, bias, eps, dy, x_needs, weight_needs):
-    x, weight = x.detach().requires_grad_(x_needs), weight if weight is None else weight.detach()
-    leaves = [x] * x_needs
-    if weight is not None and weight_needs:
-        leaves.append(weight.requires_grad_())
-    with torch.enable_grad():
-        y = layernorm.layernorm(x, weight, bias, eps)
-        if leaves:
-            y.sum().backward(inputs=leaves) if dy is None else torch.autograd.grad(y, leaves, dy)
+def turned(q, k, cos, sin, interleaved, inverse):
+    rope.contract(q, k, cos, sin, interleaved)
+    return rope.turn(q, k, cos, sin, interleaved=interleaved, inverse=inverse)
 
 
-def whole_loss(logits, labels, n_items, softcap, ignore_index, needs, in_place, factor):
-    leaf = logits.detach().requires_grad_(needs)
-    function = cross_entropy.cross_entropy_loss_ if in_place and not needs else cross_entropy.cross_entropy_loss
-    with torch.enable_grad():
-        value = function(leaf, labels, softcap, 0.0, n_items, ignore_index)
-        if needs:
-            torch.autograd.grad(value * factor, leaf)
+def softmax_of(x):
+    return softmax.softmax_forward(x)
 
 
+def rms(x, weight, eps, offset, residual):
+    eps, offset = rmsnorm_lesson.contract(x, residual, weight, eps, offset)
+    return rmsnorm.rmsnorm_forward(x, weight, eps, offset, residual)
+
+
+def gated(gate, up):
+    gated_units.pair_contract(gate, up)
+    return swiglu.swiglu_forward(gate, up)
+
+
+def quantized(x, granularity, power_of_two, seed):
+    return quantize.quantize_fp8(x, granularity, power_of_two=power_of_two, seed=seed)
+
+
+def scaled(a, b, scale, out_dtype):
+    return scaled_matmul.scaled_matmul(a, b.t(), scale, scale, recipe="tensor", out_dtype=out_dtype)
+
+
+BACKWARD = replay.replayed(flash_attention.attention_backward)
 FUNCTIONS = {
     "attention": attention, "decode": decoded, "cross entropy": loss, "gradient": gradient_of_loss,
     "layernorm": normalised, "layernorm backward": normalised_back, "attention backward": attention_back,
-    "whole layernorm": whole_layernorm, "whole cross entropy": whole_loss,
+    "rope": turned, "softmax": softmax_of, "rmsnorm": rms, "swiglu": gated, "quantize": quantized, "scaled": scaled,
 }  # fmt: skip
 
 
 def wrong_calls(seed, count, names=tuple(CALLS)):
-    """The calls of which the driver got something else, and how often a prepared launch ran."""
+    """The calls of which the driver got something else, and of each function how many calls were replayed whole."""
     launch.forget()
-    choose, recent, wrong, ready = random.Random(seed), {name: [] for name in CALLS}, [], 0
+    choose, recent, wrong, replays = random.Random(seed), {name: [] for name in CALLS}, [], dict.fromkeys(names, 0)
     for _ in range(count):
         name = choose.choice(names)
         call = [choose.choice(choices) for choices in CALLS[name]]
-        if recent[name] and choose.random() < 0.9:
+        if recent[name] and choose.random() < 0.8:
             call = list(choose.choice(recent[name][-6:]))
             place = choose.randrange(len(call))
             call[place] = choose.choice(CALLS[name][place])
@@ -293,16 +334,19 @@ def wrong_calls(seed, count, names=tuple(CALLS)):
         try:
             with torch.no_grad():
                 theirs = expected(function, tensors)
-                before = READY[0]
-                ours = seen(function, tensors, warm=2)
-                ready += READY[0] > before
+                function(), function()
+                before = REPLAYS[0]
+                ours = seen(function, tensors)
         except (TypeError, ValueError, RuntimeError) as error:  # no such call
-            REFUSED.add(str(error)[:60])
+            REFUSED.add(f"{name}: {error}"[:80])
             continue
+        if REPLAYS[0] == before:
+            continue
+        replays[name] += 1
         recent[name].append(call)
         if ours != theirs:
             wrong.append(f"{name}: {differences(ours, theirs)}")
-    return wrong, ready
+    return wrong, replays
 
 
 def differences(ours, theirs):
@@ -316,15 +360,14 @@ def differences(ours, theirs):
     return [f"{mine} instead of {other}" for mine, other in zip(*flat) if mine != other]
 
 
-READY = [0]
+REPLAYS = [0]
 REFUSED: set = set()
 
 
-def counting(ready=call_cache._Ready.__call__):
-    def call(self, tensors):
-        launched = ready(self, tensors)
-        READY[0] += launched
-        return launched
+def counted(replay_call=replay.Plan.__call__):
+    def call(self, tensors, addresses):
+        REPLAYS[0] += 1
+        return replay_call(self, tensors, addresses)
 
     return call
 
@@ -338,64 +381,70 @@ def kept_alive():
         for _ in range(3):
             FUNCTIONS[name](*call)
         del call
-        SEEN.clear(), MADE.clear(), COPIES.clear()
+        SEEN.clear(), MADE.clear()
         gc.collect()
         alive += [name for reference in references if reference() is not None]
     return alive
 
 
 def with_mutants():
-    whole_geometry, whole_fill = call_cache._geometry, call_cache._fill
+    see, launched = replay._see, replay._Launch.__init__
 
-    def no_offsets(value, places):
-        return whole_fill(
-            value.as_strided(value.shape, value.stride(), 0) if isinstance(value, torch.Tensor) else value, places
-        )
+    def without(*kinds):
+        def seen(arguments, key, tensors):
+            found: list = []
+            see(arguments, found, tensors)
+            key += [each for each in found if type(each) not in kinds]
 
-    def without(kind):
-        return lambda arguments, key: [x for x in whole_geometry(arguments, key) if type(x) is not kind]
+        return seen
 
+    def no_offsets(self, known, template, simple, fills):
+        launched(self, known, template, [(place, number, 0) for place, number, _ in simple], fills)
+
+    always = lambda *_: True  # noqa: E731
     mutants = {
-        "strides ignored": ("_geometry", without(tuple), ["attention", "layernorm"]),
-        "dtypes ignored": ("_geometry", without(torch.dtype), ["layernorm"]),
-        "shapes ignored": ("_geometry", without(torch.Size), ["layernorm", "layernorm backward"]),
-        "addresses and flags ignored": ("_geometry", without(bool), ["layernorm", "gradient"]),
-        "numbers ignored": ("_geometry", without(float), ["attention", "decode"]),
-        "views begin with their tensor": ("_fill", no_offsets, ["decode", "layernorm backward"]),
+        "geometry ignored": (replay.Kind, "fits", always, ["attention", "layernorm"]),
+        "alignment ignored": (replay, "_alignment", lambda addresses: None, ["layernorm", "softmax", "decode"]),
+        "whole numbers ignored": (replay, "_see", without(int), ["decode", "layernorm backward"]),
+        "fractions ignored": (replay, "_see", without(float), ["attention", "decode"]),
+        "flags ignored": (replay, "_see", without(bool, str), ["layernorm", "gradient"]),
+        "two of the same memory": (replay, "_alike", lambda addresses: None, ["swiglu"]),
+        "parts begin with the whole": (replay._Launch, "__init__", no_offsets, ["decode", "layernorm backward"]),
     }
     found = {}
-    for name, (attribute, mutant, names) in mutants.items():
-        original = getattr(call_cache, attribute)
-        setattr(call_cache, attribute, mutant)
+    for name, (owner, attribute, mutant, names) in mutants.items():
+        original = getattr(owner, attribute)
+        setattr(owner, attribute, mutant)
         try:
-            found[name] = len(wrong_calls(1, 300, names)[0])
+            found[name] = len(wrong_calls(1, 1000 if names == ["swiglu"] else 300, names)[0])
         except Exception as error:  # a call that should have been refused, or a key that can't be
             found[name] = repr(error)
-        setattr(call_cache, attribute, original)
+        setattr(owner, attribute, original)
     return found
 
 
 def main():
-    triton.JITFunction.run = lambda self, *arguments, grid, warmup, **named: compiled_for(self, arguments, named)
+    for heads in HEADS:
+        results_of(heads.shape)
+    triton.JITFunction.run = run
     utils = SimpleNamespace(fill_tma_descriptor=filled, fill_tma_descriptor_tiled=filled)
     triton.runtime.driver.set_active(SimpleNamespace(utils=utils))
     launch.REMEMBERS = launch.COMPILED = True
     launch.current_device, launch._current_stream = lambda: -1, lambda device: 5
     checks.HERE, checks.INTERPRET, device.INTERPRET = "is_cpu", False, False
-    card = SimpleNamespace(multi_processor_count=132, shared_memory_per_block_optin=232448)
+    card = SimpleNamespace(major=9, minor=0, multi_processor_count=132, shared_memory_per_block_optin=232448)
     torch.cuda.get_device_properties = lambda index: card
     cross_entropy.backward_programs = norms.backward_schedule = None
     cross_entropy.backward_programs, layernorm.backward_schedule = lambda index: 8, lambda *_: (4, 1)
-    torch.empty, torch.empty_like = noted(torch.empty), noted(torch.empty_like)
-    torch.zeros, torch.zeros_like = noted(torch.zeros), noted(torch.zeros_like)
-    for name in ("contiguous", "clone", "new_zeros"):
-        setattr(torch.Tensor, name, kept(getattr(torch.Tensor, name)))
-    call_cache._Ready.__call__ = counting()
+    replay._Allocation.__call__ = noted(replay._Allocation.__call__)
+    replay._Operation.__call__ = noted(replay._Operation.__call__)
+    replay.Plan.__call__ = counted()
     results = {}
     for form in (False, True):
         launch.ONE_LAUNCHER = form
-        wrong, ready = wrong_calls(int(form), 600)
-        results[f"right {form}"], results[f"ready {form}"] = wrong[:3], ready
+        wrong, replays = wrong_calls(int(form), 700)
+        results[f"right {form}"], results[f"replays {form}"] = wrong[:3], replays
+    results["refused"] = sorted(REFUSED)
     results["kept alive"], results["mutants"] = kept_alive(), with_mutants()
     print(json.dumps(results))
 
