@@ -25,11 +25,10 @@ import pytest
 import torch
 
 from academy import compiler
-from academy.judge import accuracy
 from annotated_examples.fast import causal_conv1d as fast
 from annotated_examples.recurrences import causal_conv1d as lesson
 from operations import causal_conv1d as benchmark
-from tests.kernels import harness
+from tests.kernels import chunk_cases, harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
 module = harness.modules(lesson, fast)
@@ -109,24 +108,12 @@ def packed(*lengths, D=3, W=4, behind=0):
     return given | dict(x=randn(sum(lengths) + behind, D), cu_seqlens=ends)
 
 
-def results(function, inputs, upstream, wide, **options):
-    """Result, final state and all gradients."""
-    leaves = {n: harness.leaf(v.double() if wide else v) if v.is_floating_point() else v for n, v in inputs.items()}
-    outputs = function(**leaves, return_final_state=True, **options)
-    wanted = {n: v for n, v in leaves.items() if v.requires_grad}
-    grads = torch.autograd.grad(outputs, list(wanted.values()), [u.to(o.dtype) for u, o in zip(upstream, outputs)])
-    return dict(y=outputs[0].detach(), final=outputs[1].detach()) | {f"d{n}": g for n, g in zip(wanted, grads)}
-
-
 def assert_right(function, reference, inputs, upstream=None, **options):
+    """Result, final state and all gradients."""
     if upstream is None:
         W, states = inputs["weight"].shape[1], inputs["initial_state"].shape
         upstream = randn(*inputs["x"].shape), randn(*states[:2], W - 1)
-    with harness.unchanged(**inputs), harness.fenced_allocations():
-        ours = results(function, inputs, upstream, wide=False, **options)
-    theirs, exact = (results(reference, inputs, upstream, wide, **options) for wide in (False, True))
-    for name, value in ours.items():
-        accuracy.check(name, value, theirs[name], exact[name])
+    chunk_cases.assert_right(function, reference, inputs, dict(zip(("o", "state"), upstream)), **options)
 
 
 def check_fast(module):

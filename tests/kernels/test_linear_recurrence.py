@@ -28,9 +28,11 @@ import triton.language as tl
 
 from academy.runtime import device
 from academy.judge import accuracy
+from academy.judge.elements import in_float64
 from annotated_examples.fast import linear_recurrence as fast
 from annotated_examples.recurrences import linear_recurrence as lesson
 from tests.kernels import harness
+from tests.kernels.chunk_cases import results
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
 module = harness.modules(lesson, fast)
@@ -104,24 +106,15 @@ def everything(B, T, D, dtype=torch.float32):
     return dict(a=gates(B, T, D, dtype=dtype), x=randn(B, T, D, dtype=dtype), initial_state=randn(B, D))
 
 
-def results(function, inputs, upstream, wide):
-    """Result, final state and all gradients; `upstream`: of both results."""
-    leaves = {
-        n: harness.leaf(v.double() if wide and v.is_floating_point() else v) if v.is_floating_point() else v
-        for n, v in inputs.items()
-    }
-    outputs = function(**leaves, return_final_state=True)
-    wanted = {n: v for n, v in leaves.items() if v.requires_grad}
-    ups = [up.to(out.dtype) for up, out in zip(upstream, outputs)]
-    grads = torch.autograd.grad(outputs, list(wanted.values()), ups)
-    return dict(h=outputs[0].detach(), final=outputs[1].detach()) | {f"d{n}": g for n, g in zip(wanted, grads)}
-
-
 def assert_right(function, reference, inputs, upstream):
-    watched = dict(inputs, upstream=upstream[0], upstream_of_final=upstream[1])
-    with harness.unchanged(**watched), harness.fenced_allocations():
-        ours = results(function, inputs, upstream, wide=False)
-    theirs, exact = (results(reference, inputs, upstream, wide) for wide in (False, True))
+    """Result, final state and all gradients; `upstream`: of both results."""
+    ups = dict(zip(("o", "state"), upstream))
+    with (
+        harness.unchanged(**inputs, **{f"upstream of {name}": x for name, x in ups.items()}),
+        harness.fenced_allocations(),
+    ):
+        ours = results(function, inputs, ups)
+    theirs, exact = results(reference, inputs, ups), results(reference, in_float64(inputs), ups)
     dtype = inputs["x"].dtype
     for name, value in ours.items():
         # The states are saved in the dtype of x, so a float32 gate gets a gradient of that precision.
