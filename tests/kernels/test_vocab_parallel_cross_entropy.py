@@ -230,20 +230,6 @@ def assert_entropy_right(module, logits, cuts=UNEVEN, vocab=None, scaling=0.0):
     accuracy.check("dlogits", actual["dlogits"], pytorch["dlogits"], exact["dlogits"])
 
 
-def spread(module):
-    for cuts in CUTS.values():
-        assert_entropy_right(module, randn(5, 21, scale=3), cuts)
-    assert_entropy_right(module, randn(5, 21) + 1e4, EMPTY)
-
-
-def impossible_entries(module):
-    """Entries of probability 0: zero times minus infinity, forward and backward."""
-    logits = randn(3, 21)
-    logits[0, :16], logits[1, 16:], logits[2, 5:12] = (-float("inf"),) * 3
-    for cuts in (UNEVEN, EMPTY):
-        assert_entropy_right(module, logits, cuts)
-
-
 def entropy_padded(module):
     assert_entropy_right(module, torch.cat([randn(4, 17), randn(4, 7) + 50], 1), (0, 8, 16, 20, 24), vocab=17)
 
@@ -252,14 +238,11 @@ def entropy_scaled(module):
     assert_entropy_right(module, randn(4, 21), scaling=1.7)
 
 
-ENTROPY_CHECKS = [spread, impossible_entries, entropy_padded, entropy_scaled]
+ENTROPY_CHECKS = [entropy_padded, entropy_scaled]
 test_entropy = harness.check_test(entropy, ENTROPY_CHECKS)
 
 
 ENTROPY_MUTANTS = [
-    (spread, Mutant("the mean logit doesn't move", "(weighted + shift * row_sum) * factor", "weighted * factor")),
-    (impossible_entries, Mutant("zero times infinity", "tl.where(e > 0.0, (z - new_max) * e, e)", "(z - new_max) * e")),
-    (impossible_entries, Mutant("zero times infinity in the gradient", "tl.where(p == 0.0, 0.0, p * (", "tl.where(p < 0.0, 0.0, p * (")),
     (entropy_padded, Mutant("padding has a gradient", "tl.where(offs_n < width, dx, 0.0)", "dx")),
     (entropy_scaled, Mutant("slope forgotten", "slope = scaling", "slope = 1.0")),
 ]  # fmt: skip
