@@ -66,10 +66,7 @@ def difference(
     near = (result.double() - reference).abs() <= allowed
     place = first(~(near | same(result, pytorch)))
     if place is None and result.numel():  # each alone is near enough
-        off = (result.double() - reference).abs()
-        farthest = torch.where(off.isfinite(), off, 0.0).argmax().item()
-        index = tuple(map(int, np.unravel_index(int(farthest), tuple(result.shape))))
-        return f"{name}: {problem}; farthest off: {_of(name, index, result, reference)}"
+        return f"{name}: {problem}; farthest off: {farthest(name, result, reference)}"
     return f"{name}: {problem}" if place is None else at(name, place, result, pytorch)
 
 
@@ -120,6 +117,13 @@ def at(name: str, place: tuple[tuple[int, ...], int], value: torch.Tensor, wante
     if len(index) == 2:
         return f"{message}; row {index[0]} is the first that is wrong"
     return f"{message} ({count} of {value.numel()} elements are wrong)" if value.numel() > 1 else message
+
+
+def farthest(name: str, value: torch.Tensor, wanted: torch.Tensor) -> str:
+    """`y[1, 3] is 0.5, should be 0.25`: where the difference is largest."""
+    off = (value.double() - wanted.double()).abs()
+    index = np.unravel_index(int(torch.where(off.isfinite(), off, 0.0).argmax().item()), tuple(value.shape))
+    return _of(name, tuple(map(int, index)), value, wanted)
 
 
 def _of(name: str, index: tuple[int, ...], value: torch.Tensor, wanted: torch.Tensor) -> str:

@@ -422,6 +422,7 @@ class Attempt:
         error = (found.double() - wanted.double()).norm() / wanted.double().norm().clamp(min=1e-30)
         if not error <= limit:
             much = f"{float(error):.2g} of" if error < 10 else "more than ten times"
+            advice = advice or f": {elements.farthest('its element ', found.detach(), wanted.detach())}"
             raise Wrong(f"{what} is wrong in silence, by {much} its norm{advice}")
 
     # ---------------------------------------------------------------- procedures
