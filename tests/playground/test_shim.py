@@ -301,6 +301,18 @@ def test_what_raises_there_raises_here(expression):
             eval(expression, {}, names(t))
 
 
+@pytest.mark.parametrize("call", ["t.relu(block)", "t.exp(block)", "t.maximum(x, block)", "t.where(block, x, y)"])
+def test_a_block_of_a_kernel_says_what_becomes_of_it(call):
+    class Block:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            raise TypeError(f"torch.{function.__name__} works on the host only")
+
+    for t in (shim(), torch):
+        with pytest.raises(TypeError, match=r"^torch\.\w+ works on the host only"):
+            eval(call, {}, names(t) | {"block": Block()})
+
+
 def test_what_is_missing_is_told_from_a_mistake():
     for expression in ("t.diag(y)", "x.diag()"):
         with pytest.raises(AttributeError, match=r"a small part of PyTorch, without \w+.diag"):

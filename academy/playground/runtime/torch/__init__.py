@@ -6,6 +6,7 @@ NotImplementedError. There is one device, the CPU, and there are first derivativ
 
 from __future__ import annotations
 
+import functools as _functools
 import math as _math
 import sys as _sys
 import types as _types
@@ -62,6 +63,25 @@ def _module(name, **entries):
     _sys.modules[module.__name__] = module
     owner, _, last = name.rpartition(".")
     setattr(_sys.modules[f"{__name__}.{owner}" if owner else __name__], last, module)
+
+
+def _asks(function):
+    """As PyTorch does: an argument that is no tensor, and has a `__torch_function__`, says what becomes of the call. A
+    block in a kernel says what to write there."""
+
+    @_functools.wraps(function)
+    def call(*args, **kwargs):
+        for each in args:
+            if not isinstance(each, Tensor) and (own := getattr(type(each), "__torch_function__", None)):
+                return own(call, (type(each),), args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+for _name, _function in list(globals().items()):
+    if isinstance(_function, _types.FunctionType) and _function.__module__ == _ops.__name__:
+        globals()[_name] = _asks(_function)
 
 
 def _unchanged(function=None, *_, **__):
