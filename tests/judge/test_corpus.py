@@ -71,7 +71,7 @@ ROWS = rows()
 
 
 def case(row: Row):
-    marks = [pytest.mark.nightly] if row.nightly else []
+    marks = [pytest.mark.nightly, pytest.mark.timeout(3600)] if row.nightly else []  # every trial, and mutants
     if not device.INTERPRET and row.card:
         marks.append(pytest.mark.skip(reason=row.card))
     if not BLOCK_POINTERS and "make_block_ptr" in row.path.read_text("utf-8"):
