@@ -34,6 +34,7 @@ CHAPTERS = [
     "without_a_cache",
     "overlap",
     "from_profile",
+    "same_function",
     "your_own_kernel",
 ]
 CELL = re.compile(r"^# %%", re.M)
@@ -147,6 +148,18 @@ EXPECTED = {
         "products                                         7.3 Tflop10.2 ms  10.2 ms",
         "loss                                             4.9 Tflop19.6 ms   6.9 ms",
     ],
+    "same_function": [
+        "stretch = 1.01: too far off",
+        "stretch = 1.0000001: as accurate as PyTorch",
+        "1/2    = 12 because 2 · 12 = 1",
+        "exp(a + b) is exp(a) · exp(b): True",
+        "equal residues: 6",
+        "as accurate as the formula in float32: yes",
+        "NO, 5 of 6 differ",
+        "stretch = 1.0: the same function: all 222 elements, modulo powers of 3, 7, 11, 23",
+        "stretch = 1.0000001: another function: element (0, 0) differs",
+        "at 100: 222 of 222 elements are finite, infinite or NaN where PyTorch's are not",
+    ],
     "overlap": [
         "BUFFERS=1: copies and products overlap in 0 of 20 orders",
         "   6  full[0]         2       0\n",
@@ -230,6 +243,16 @@ def test_the_key_trades_searches_for_choices(key, trials, slower):
         times = [names["pretended_time"](arguments, c) for c in names["CONFIGURATIONS"]]
         worse += names["pretended_time"](arguments, tuner.best[make(arguments)]) > min(times)
     assert tuner.trials == trials and (slower is None or bool(worse) == slower)
+
+
+@pytest.mark.parametrize(("error", "floats", "differing"), [(0.0, True, 0), (1e-2, False, 5), (1e-9, True, 5)])
+def test_a_planted_mistake_is_seen_by_residues_and_only_a_large_one_by_floats(error, floats, differing):
+    names, _ = run("same_function")
+    ours = names["online"](names["row"], error)
+    assert (names["furthest"](ours) <= names["limit"]) == floats
+    assert sum(a.residue != b.residue for a, b in zip(ours, names["formula"])) == differing
+    same_bits = all(a.value == b.value for a, b in zip(ours, names["online"](names["row"])))
+    assert same_bits == (error in (0.0, 1e-9)), "the chapter says that the floats are equal"
 
 
 def test_what_a_masked_lane_reads_shows_only_where_there_is_one():
