@@ -162,7 +162,7 @@ def score(project: Project, judge: Judge, count: int | None = None) -> tuple[Sco
     if verdict != "survived":
         return result, [*problems, Problem.at(judge.path, judge.text, 0, f"before any change: {verdict}")]
     listed = {_key(entry["change"]): entry for entry in entries(project, "mutant", judge.path)}
-    for mutant, verdict in _with_progress(judge, mutants):
+    for mutant, verdict in with_progress(judge, mutants):
         entry = listed.get(_key(mutant.name))
         if verdict == "same value":
             result.total -= 1
@@ -178,7 +178,7 @@ def score(project: Project, judge: Judge, count: int | None = None) -> tuple[Sco
     return result, problems
 
 
-def _with_progress(judge: Judge, mutants: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
+def with_progress(judge: Judge, mutants: list[Mutant]) -> Iterator[tuple[Mutant, str]]:
     """`verdicts`, counted on the terminal."""
     with bar(threads=False) as progress:
         yield from progress.track(verdicts(judge, mutants), len(mutants), description=judge.path.as_posix())

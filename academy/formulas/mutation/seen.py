@@ -1,0 +1,101 @@
+"""`academy mutate --seen`: which comparison notices a mutant of a kernel.
+
+In floats (at most twice PyTorch's error), without rounding, both, or neither. One that only the first sees is the same
+function, less accurate or wrong in its memory, or one that can't be decided. One that only the second sees changes the
+function by less than rounding does. What neither sees is on the reviewed list, or a check is missing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from academy.command import trouble
+from academy.formulas.comparing import exactly
+from academy.formulas.mutation.engine import SAMPLE, Kernels, judges, possible, with_progress
+from academy.formulas.project import Project
+from academy.judge.mutants import Mutant, import_source, sample
+
+#: The table of all files that were looked at, for pages.
+FILE = "backprop_math/seen_mutants.json"
+KINDS = ("both", "floats alone", "exact alone", "neither", "stopped")
+
+
+@dataclass
+class Seen(Kernels):
+    """known: what the formulas give without rounding, for all mutants of a process."""
+
+    together: int = 8
+    known: dict = field(default_factory=dict)
+
+    def verdict(self, mutant: Mutant, walls: bool = True) -> str:
+        """One of KINDS. "stopped": it raised an error before there was anything to compare."""
+        floats = super().verdict(mutant, walls)
+        if floats.startswith("error"):
+            return "stopped"
+        seen = floats == "value", self.refused(mutant)
+        return {(True, True): "both", (True, False): "floats alone", (False, True): "exact alone"}.get(seen, "neither")
+
+    def refused(self, mutant: Mutant) -> bool:
+        """Whether it is another function than the formula, in any case."""
+        try:
+            module = import_source(mutant.apply(self.text), "mutant")
+            return any(exactly.run(each, module, self.known).kind == "refused" for each in self.comparisons)
+        except Exception as error:
+            trouble.let_through(error)
+            return False
+
+
+def looked_at(project: Project, files: set[Path] | None, count: int | None) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Each kernel file, how many mutants of a sample each of KINDS has, and the names of those that one comparison or
+    none sees. (A mutant that crashes or never ends is "stopped".)"""
+    for judge in judges(project, only="kernels"):
+        if isinstance(judge, Kernels) and (files is None or judge.path in files):
+            mutants = possible(project, judge)
+            mutants = mutants if count is None else sample(mutants, count)
+            seen = Seen(judge.path, judge.text, judge.comparisons)
+            made = [(each, what if what in KINDS else "stopped") for each, what in with_progress(seen, mutants)]
+            names = {kind: [each.name for each, what in made if what == kind] for kind in KINDS[1:4]}
+            counts = Counter(what for _, what in made)
+            yield judge.path, {"counts": {kind: counts[kind] for kind in KINDS}, **names}
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """Markdown: a row for each file, and the sum."""
+    rows = [(file, [each["counts"][kind] for kind in KINDS]) for file, each in found.items()]
+    rows.append(("all", [sum(column) for column in zip(*(counts for _, counts in rows))]))
+    head = [f"| file | {' | '.join(KINDS)} |", "|---|" + "---:|" * len(KINDS)]
+    return head + [f"| {file} | {' | '.join(map(str, counts))} |" for file, counts in rows]
+
+
+def main(project: Project, files: set[Path] | None, every: bool, write: bool) -> int:
+    """Print a line for each mutant that not both see, and the table. write: keep it in FILE, with date and commit."""
+    found: dict[str, Any] = {}
+    for path, each in looked_at(project, files, None if every else SAMPLE):
+        found[path.as_posix()] = each
+        for kind in KINDS[1:4]:
+            print(*(f"{path}: {kind}: {name}" for name in each[kind]), sep="\n", end="\n" if each[kind] else "")
+    if not found:
+        print("no kernel of these files is compared with a formula")
+        return 1
+    print(*table(found), sep="\n", flush=True)
+    if write:
+        kept = read(project.root) | {file: each | _now(project.root) for file, each in found.items()}
+        (project.root / FILE).write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n")
+    return 0
+
+
+def read(root: Path) -> dict[str, Any]:
+    """What is kept: file -> counts, names, date and commit."""
+    return json.loads((root / FILE).read_text("utf-8")) if (root / FILE).is_file() else {}
+
+
+def _now(root: Path) -> dict[str, str]:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True).stdout
+    return {"date": datetime.date.today().isoformat(), "commit": commit.strip()}
