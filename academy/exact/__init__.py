@@ -15,9 +15,10 @@ What differs by a term, however small, ends with another one.
 - `compare` is the switch and the verdict.
 
 **What a yes means.** Both sides have equal residues at random inputs, modulo each prime that decides. For quotients of
-polynomials that is identity testing by random evaluation: a wrong kernel passes with a chance of about degree / p^(k-2)
-an element, for inputs that are random modulo p^(k-2). With exp, log and √, which have no identities but their own, it
-is the same in practice, and no theorem.
+polynomials that is identity testing by random evaluation: a wrong kernel passes an element with a chance of at most
+degree / p, and of about degree / p^(k-2) where the zeros of the difference are simple; it has to pass every prime in
+every element. With exp, log and √, which have no identities but their own, it is the same in practice, and no theorem.
+`docs/guides/without-a-tolerance.md` has the numbers, the limits and the sources.
 
 **What it doesn't say.** It stands beside the comparison in floats, and never alone:
 

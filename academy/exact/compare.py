@@ -18,6 +18,9 @@ from academy.exact.memory import Memory
 from academy.exact.torch import Carrier, carrying
 from academy.exact.triton import Atoms, Following, following
 
+#: The page that messages name.
+EXPLAINED = "docs/guides/without-a-tolerance.md says what that means"
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -10,11 +10,12 @@ from functools import cache
 from pathlib import Path
 
 from academy.book import facts, front_matter
+from academy.book.layout import ROOT
 from academy.book.problems import PageError
 from academy.book.tex import bare
 from academy.formulas import cases
 from academy.formulas.cases import Comparison
-from academy.formulas.comparing import case_reader, equations
+from academy.formulas.comparing import case_reader, decided, equations
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Step
 from academy.formulas.reading.tree import nodes
@@ -25,12 +26,13 @@ log = logging.getLogger("mkdocs.academy.formulas")
 @dataclass
 class Checked:
     """One formula of a page. points: numbers compared, over all random points. reference: the second source of a
-    definition. comparisons: cases that are compared with its tag."""
+    definition. comparisons: cases that are compared with its tag. decided: without rounding, of both its sides."""
 
     step: Step
     points: int
     comparisons: list[Comparison]
     reference: str
+    decided: decided.Decided | None = None
 
     @property
     def derivative(self) -> bool:
@@ -74,12 +76,13 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
         found, problems = case_reader.read(file, project.shown(file), page, project.has_module)
         comparisons += found
         made.problem = made.problem or "".join(map(str, problems[:1]))
+    settled = decided.of_steps(page, project.root)
     made.title = str(front_matter.values(page.text).get("title", path.stem))
     for at, step in enumerate(page.steps):
         if step.equation:
             compared = [comparison for comparison in comparisons if step.tag in comparison.tags()]
             reference = page.front.reference.get("".join(step.keys), "")
-            made.checked.append(Checked(step, tallies[at].points, compared, reference))
+            made.checked.append(Checked(step, tallies[at].points, compared, reference, settled.get(at)))
     return made
 
 
@@ -120,6 +123,8 @@ def _said(found: list[Checked]) -> Iterator[str]:
     points = sum(entry.points for entry in found)
     what = "both sides" if points else "a definition,"
     yield f"{what} evaluated in float64 at random points" + (f", {points:,} numbers compared" if points else "")
+    if equal := [entry.decided for entry in found if entry.decided]:
+        yield f"both sides are {_SAME}, without rounding: {decided.said(decided.together(equal))}"
     if any(entry.derivative for entry in found):
         yield "derivatives compared with autograd of the definitions on this page"
     for entry in found:
@@ -127,9 +132,14 @@ def _said(found: list[Checked]) -> Iterator[str]:
             yield f"compared with <code>{html.escape(entry.reference)}</code>"
     for said, comparisons in _verdicts([each for entry in found for each in entry.comparisons]).items():
         calls = [f"<code>{html.escape(f'{modules}: {call}')}</code>" for modules, call in _calls(comparisons)]
-        yield f"{said} {', '.join(calls)}"
+        known = [kept for each in comparisons if (kept := decided.of_case(each, ROOT))]
+        elements = decided.said(decided.together(known)) if len(known) == len(comparisons) else "every element"
+        yield f"{said.replace(_ELEMENTS, elements)} {', '.join(calls)}"
 
 
+#: Both verdicts' page, as seen from a derivation's.
+_SAME = '<a href="../../guides/without-a-tolerance/"><em>the same function</em></a>'
+_ELEMENTS = "ELEMENTS"
 #: What is said of a result in floats, after what is said of it without rounding.
 _ACCURATE = "<em>as accurate as</em> PyTorch (at most twice its error)"
 
@@ -145,7 +155,7 @@ def _verdicts(comparisons: list[Comparison]) -> dict[str, list[Comparison]]:
             atoms = cases.without_rounding(comparison.path)["atoms"]
             names = [f"<code>{html.escape(atom.rpartition('.')[2])}</code>" for atom in atoms]
             taken = f", {' and '.join(names)} taken for what is approximated there" if names else ""
-            said = f"<em>the same function</em> (every element, without rounding{taken}) and {_ACCURATE}:"
+            said = f"{_SAME} ({_ELEMENTS}, without rounding{taken}) and {_ACCURATE}:"
         found.setdefault(said, []).append(comparison)
     return found
 

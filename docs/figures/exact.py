@@ -1,9 +1,11 @@
 """The same function, or nearly? What a tolerance sees of a planted mistake, and what residues see."""
 
+import json
 from functools import cache
+from pathlib import Path
 
 import numpy as np
-from draw import Axes, Panel, Picture, picture
+from draw import Axes, Panel, Picture, bars, picture
 
 ROW = (1.25, -0.5, 2.0, 0.1, 3.5, -1.75)
 P, M = 23, 23**7
@@ -62,5 +64,34 @@ def planted():
         "line, at what is allowed, it is rounding like any other. Amber, where the results modulo 23⁷ differ: everywhere.",
         f"Twelve mistakes from a tenth to 1e-12. In float32 the error is above the limit down to a mistake of {least:.0e}: "
         f"{sum(error > 1 for error in errors)} of {len(MISTAKES)} are seen. Modulo 23⁷ the results of {seen} differ.",
+        [panel],
+    )
+
+
+@picture
+def mutants():
+    """The table of `academy mutate --seen --write`."""
+    text = (Path(__file__).resolve().parents[2] / "backprop_math/seen_mutants.json").read_text("utf-8")
+    files = json.loads(text)
+    sums = {kind: sum(each["counts"][kind] for each in files.values()) for kind in next(iter(files.values()))["counts"]}
+    both, floats, exact, neither, stopped = sums.values()
+    wrong = both + floats + exact
+    panel = Panel(240, "Small changes of kernels that give another result")
+    rows = [
+        ("seen by both", both),
+        ("only in floats, within twice PyTorch's error", floats),
+        ("only without rounding", exact),
+    ]
+    bars(panel, 40, [(name, count, str(count)) for name, count in rows], ("g", "b", "a"))
+    panel.text(0, 182, f"seen in floats: {both + floats} of {wrong}", "small")
+    panel.text(0, 202, f"seen without rounding: {both + exact} of {wrong}", "small")
+    panel.text(0, 222, f"seen by neither: {neither} more", "small")
+    dates = sorted({each["date"] for each in files.values()})
+    return Picture(
+        f"{sum(sums.values())} changes of {len(files)} kernel files, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, made by "
+        f"`academy mutate`: a sign, a mask, a factor. {stopped} of them end with an error. What only floats see is less "
+        "accurate, or reads memory that it shouldn't.",
+        f"Of {wrong} changes that give another result, {both} are seen by both comparisons, {floats} only in floats and {exact} "
+        f"only without rounding; {neither} are seen by neither.",
         [panel],
     )

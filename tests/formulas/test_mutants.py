@@ -1,11 +1,13 @@
 """Every small change of a formula or a kernel is noticed, or is on the reviewed list with its reason."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from academy.runtime import device
-from academy.formulas.mutation import engine, equations
+from academy.formulas.mutation import engine, equations, seen
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants as kernels
 from academy.judge.mutants import Mutant, sample
@@ -206,3 +208,39 @@ def test_a_crash_or_a_hang_ends_one_process(monkeypatch):
     mutants = [changed("out = x + y", f"{new}out = x + y") for new in said]
     found = {mutant.new: verdict for mutant, verdict in engine.verdicts(VECTOR_ADD, mutants)}
     assert found == {f"{new}out = x + y": verdict for new, verdict in said.items()}
+
+
+# ---------------------------------------------------------------- which comparison sees it
+@pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
+@pytest.mark.parametrize(
+    ("new", "kind"),
+    [
+        ("x + y", "neither"),
+        ("x - y", "both"),
+        ("x + y * 1.0000001", "exact alone"),
+        ("(x + y).to(tl.float16).to(tl.float32)", "floats alone"),
+        ("x + nothing", "stopped"),
+    ],
+)
+def test_it_is_said_which_comparison_sees_a_mutant(new, kind):
+    judge = seen.Seen(VECTOR_ADD.path, VECTOR_ADD.text, VECTOR_ADD.comparisons)
+    assert judge.verdict(changed("out = x + y\n", f"out = {new}\n"), walls=False) == kind
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
+def test_the_table_counts_each_mutant_once_and_keeps_date_and_commit(monkeypatch, capsys):
+    written = {}
+    monkeypatch.setattr(Path, "write_text", lambda path, text, *_: written.update({path.name: text}))
+    assert seen.main(PROJECT, {VECTOR_ADD.path}, every=False, write=True) == 0
+    kept = json.loads(written["seen_mutants.json"])[VECTOR_ADD.path.as_posix()]
+    assert sum(kept["counts"].values()) == len(VECTOR_ADD.mutants()) and kept["counts"]["both"] > 5
+    for kind in ("floats alone", "exact alone", "neither"):
+        assert len(kept[kind]) == kept["counts"][kind]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", kept["date"]) and re.fullmatch(r"[0-9a-f]{7,}", kept["commit"])
+    assert f"| {VECTOR_ADD.path.as_posix()} | {kept['counts']['both']} |" in capsys.readouterr().out
+
+
+def test_what_is_kept_is_of_kernels_that_exist():
+    kept = seen.read(PROJECT.root)
+    assert kept and set(kept) <= {judge.path.as_posix() for judge in JUDGES}
+    assert all(set(each["counts"]) == set(seen.KINDS) for each in kept.values())

@@ -1,6 +1,7 @@
 """Every case is the same function as the formula, in every element, or listed with a reason why that isn't known."""
 
 import importlib
+import json
 from collections import Counter
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from academy.formulas import cases
-from academy.formulas.comparing import both_sides, exactly
+from academy.formulas.comparing import both_sides, decided, exactly
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.formulas.verify import declared
@@ -19,12 +20,15 @@ CASES = [comparison for found in declared(PROJECT, PAGES)[0].values() for compar
 #: What the formulas of a case give, for its other modules.
 KNOWN: dict = {}
 MOST_LISTED = 30
+KEPT = json.loads((PROJECT.root / decided.FILE).read_text("utf-8"))
+STALE = "python -m academy.formulas.comparing.decided writes what pages say of it"
 
 
 @pytest.mark.parametrize("comparison", [each for each in CASES if not each.listed], ids=str)
 def test_the_same_function(comparison):
     outcome = exactly.run(comparison, PROJECT.module(comparison.module), KNOWN)
     assert outcome.kind in ("exact", "up to atoms"), "\n".join(map(str, outcome.problems()))
+    assert decided.case_as_kept(outcome) == KEPT["cases"].get(str(comparison)), STALE
 
 
 def test_few_are_listed_and_each_for_a_reason():
@@ -43,6 +47,20 @@ def test_both_sides_are_the_same_function(page):
     """Every `=` in every element: no list of exceptions is needed."""
     found = both_sides.compare(page)
     assert not both_sides.problems(page, found) and not both_sides.undecided(page, found)
+    assert decided.page_as_kept(page, found) == KEPT["pages"].get(page.path.stem), STALE
+
+
+def test_pages_name_nothing_that_is_gone():
+    assert set(KEPT["cases"]) == {str(each) for each in CASES if not each.listed}, STALE
+    assert set(KEPT["pages"]) == {page.path.stem for page in PAGES}, STALE
+
+
+def test_a_page_that_has_changed_says_nothing_of_its_equations():
+    (page,) = (page for page in PAGES if page.path.stem == "softmax")
+    count, primes = decided.together(decided.of_steps(page, PROJECT.root).values())
+    assert count > 100 and primes == (3, 7, 11, 23)
+    assert not decided.of_steps(Page(page.path, page.text + "\n"), PROJECT.root)
+    assert decided.said((1368, (3, 23))) == "all 1,368 elements, modulo powers of 3 and 23"
 
 
 SMALL = r"""---

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from academy.book.problems import Problem
-from academy.exact.compare import Verdict, without_rounding
+from academy.exact.compare import EXPLAINED, Verdict, without_rounding
 from academy.formulas.comparing import equations
 from academy.formulas.reading.page import Page
 
@@ -87,5 +87,5 @@ def undecided(page: Page, found: Iterable[Equality]) -> list[str]:
 def _said(page: Page, found: Equality) -> Problem:
     because = f"; no rule for {found.lost}" if found.lost else ""
     step, number = page.steps[found.step], f" number {found.place + 1}" if found.place else ""
-    message = f"'='{number}, compared without rounding: {found.verdict}{because}"
+    message = f"'='{number}, compared without rounding: {found.verdict}{because} ({EXPLAINED})"
     return Problem.at(page.path, page.text, step.pos, message)

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from academy.book.problems import Problem
 from academy.command import trouble
 from academy.exact import residues as r
-from academy.exact.compare import Found, Session, Verdict, over_draws, without_rounding
+from academy.exact.compare import EXPLAINED, Found, Session, Verdict, over_draws, without_rounding
 from academy.exact.memory import Memory
 from academy.formulas import cases
 from academy.formulas.cases import Comparison, Target
@@ -63,7 +63,7 @@ class Outcome:
             return []
         why = "" if self.same is False else ". If that can't be helped, say why under `listed` of WITHOUT_ROUNDING"
         case, said = self.comparison, self.error or self.found
-        return [case.problem(f"{case}: {case.call}, compared without rounding: {said}{why}")]
+        return [case.problem(f"{case}: {case.call}, compared without rounding: {said}{why} ({EXPLAINED})")]
 
 
 @dataclass
