@@ -89,7 +89,7 @@ def mutants():
     dates = sorted({each["date"] for each in files.values()})
     return Picture(
         f"{sum(sums.values())} changes of {len(files)} kernel files, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, made by "
-        f"`academy mutate`: a sign, a mask, a factor. {stopped} of them end with an error. What only floats see is less "
+        f"academy mutate: a sign, a mask, a factor. {stopped} of them end with an error. What only floats see is less "
         "accurate, or reads memory that it shouldn't.",
         f"Of {wrong} changes that give another result, {both} are seen by both comparisons, {floats} only in floats and {exact} "
         f"only without rounding; {neither} are seen by neither.",

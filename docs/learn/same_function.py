@@ -282,6 +282,8 @@ notebook.ladder("softmax")
 # %% [markdown]
 # ## Exercises
 #
+# A kernel that is the right function and overflows: here you mend one.
+#
 # [[exercises]]
 #
 # Next you take a kernel of your own from its formula to a benchmark.

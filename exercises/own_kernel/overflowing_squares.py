@@ -36,7 +36,7 @@ def unit_rows(x):
 
 
 # %% checks
-PAGE = "learn/your_own_kernel.py"
+PAGE = "learn/same_function.py"
 KIND = "find the bug"
 ORDER = 5
 HINTS = (
