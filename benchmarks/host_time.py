@@ -113,7 +113,7 @@ def pairs(found: dict) -> tuple[dict, dict]:
     return forward, both
 
 
-def calls(operations: dict[str, operation.Operation], rounds: int = 41) -> list[dict]:
+def calls(operations: dict[str, operation.Operation], rounds: int = 21) -> list[dict]:
     """All of them take turns: a machine can be slow for seconds, and then every operation is."""
     rows: list[dict] = []
     timed: dict[tuple, Callable] = {}

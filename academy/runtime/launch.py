@@ -40,7 +40,7 @@ import triton  # isort: skip
 import triton.language as tl  # isort: skip
 
 #: Versions whose insides this file was compared with, and with which the tests of the fast kernels passed on a GPU.
-VERIFIED = ("3.6.0", "3.7.1")
+VERIFIED = ("3.6.0", "3.7.1", "3.9.0")
 #: Whether kernels run on a GPU here. (One that is only pretended, to compile for it, has no `_cuda_getDevice`.)
 COMPILED = not INTERPRET and torch.cuda.is_available() and hasattr(torch._C, "_cuda_getDevice")
 REMEMBERS = COMPILED and not torch.version.hip and triton.__version__ in VERIFIED

@@ -118,11 +118,13 @@ def _apart() -> bool:
 def _see(arguments: Iterable, key: list, tensors: list) -> None:
     """Puts the tensors apart from what else is among the arguments, which comes into the key with its type.
 
-    Raises TypeError for what isn't understood.
+    Raises TypeError for what isn't understood, and where autograd has to record.
     """
     for value in arguments:
         kind = value.__class__
         if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if value.requires_grad and torch.is_grad_enabled():
+                raise TypeError("autograd records what happens to a tensor")
             key.append(torch.Tensor)
             tensors.append(value)
         elif kind in _PLAIN:
@@ -159,17 +161,14 @@ class Kind:
         self.guard = TensorGuards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
         self.device = launch.current_device()
         self.aligned, self.same = _alignment(addresses), _alike(addresses)
-        self.private = any(each.requires_grad for each in tensors)
         self.plan: Plan | str = "seen"
 
     def fits(self, tensors: list, addresses: list) -> bool:
-        """Where autograd records, no call does."""
         return (
             self.guard(*tensors)
             and self.device == launch.current_device()
             and self.aligned == _alignment(addresses)
             and self.same == _alike(addresses)
-            and not (self.private and torch.is_grad_enabled())
         )
 
 
@@ -412,8 +411,9 @@ class _Recorder(TorchDispatchMode):
         if isinstance(value, list | tuple):
             kind = value.__class__
             parts = [self.result(part, used) for part in value]
-            if kind is tuple and len(parts) > 1 and all(part.__class__ is itemgetter for part in parts):
-                return itemgetter(*(part.__reduce__()[1][0] for part in parts))
+            numbers = [part.__reduce__()[1] if part.__class__ is itemgetter else () for part in parts]
+            if kind is tuple and len(parts) > 1 and all(len(each) == 1 for each in numbers):
+                return itemgetter(*(number for (number,) in numbers))
             return functools.partial(_several, kind._make if hasattr(kind, "_make") else kind, parts)
         if value.__class__ not in _PLAIN:
             raise Unknown(f"a result of type {type(value).__name__}")

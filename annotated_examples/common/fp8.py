@@ -123,7 +123,8 @@ def rounded_by_hand(v, FP8: tl.constexpr):
 
 
 #
-# `torch.compile` compiles kernels in processes that can't ask for the card. There it is done by hand, too.
+# `triton.constexpr_function` makes a function of plain Python one that kernels may call: it runs while they are
+# compiled. `torch.compile` compiles in processes that can't ask for the card; there it is done by hand, too.
 @triton.constexpr_function
 def has_instruction():
     try:

@@ -20,14 +20,16 @@ def _rows(found: dict, names: dict[str, str]) -> list[tuple[str, float, str]]:
 @picture
 def layernorm_call():
     found = dict(figures.first(card.ROOT, "experiments/host_time")["breakdown"])
-    found["rest"] = found["call"] - found["prepared launch"] - sum(found[name] for name in PARTS if name != "rest")
+    launcher = "replayed" if "replayed" in found else "prepared launch"
+    parts = {name: words for name, words in PARTS.items() if name != "outputs" or launcher == "prepared launch"}
+    found["rest"] = found["call"] - found[launcher] - sum(found[name] for name in parts if name != "rest")
     whole = {
         "call by Triton": "ours, launched by kernel[grid](…)",
         "call": "ours, everything remembered",
         "torch": "PyTorch's layer_norm",
     }
-    parts = PARTS | {
-        "prepared launch": "the launch, prepared",
+    parts |= {
+        launcher: "the launcher, replayed" if launcher == "replayed" else "the launch, prepared",
         "driver": "of this, the driver's call",
         "checks": "without memory: all checks",
         "launch": "a launch found by its arguments",
@@ -37,7 +39,7 @@ def layernorm_call():
     left = Panel(36 + 40 * len(whole) + 4, "One call")
     right = Panel(36 + 40 * len(parts) + 4, f"Its parts, drawn {larger:.2g} times as long")
     bars(left, 42, _rows(found, whole), ["a", "b", "off"])
-    bars(right, 42, _rows(found, parts), ["b", "b", "b", "b", "b", "off", "a", "a", "a"])
+    bars(right, 42, _rows(found, parts), ["b"] * (len(parts) - 4) + ["off", "a", "a", "a"])
     said = ", ".join(f"{words} {found[name]:.3g} µs" for name, words in (whole | parts).items())
     return Picture(
         "A layernorm of 128 x 128, without a gradient: what the CPU does before the GPU has anything to do.",

@@ -31,7 +31,12 @@ from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime.jit import create_function_from_signature
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from academy.runtime import checks, device, launch, replay
+from academy.runtime import device
+
+device.DEVICE = torch.device("cpu")  # before anybody takes it from there
+
+from academy.runtime import checks, launch, replay
+from academy.judge import public
 from annotated_examples.classics import rmsnorm as rmsnorm_lesson
 from annotated_examples.classics import rope, swiglu
 from annotated_examples.common import gated as gated_units
@@ -86,7 +91,8 @@ class Noted(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        MADE.extend(each for each in (result if isinstance(result, tuple | list) else (result,)))
+        made = result if isinstance(result, tuple | list) else (result,)
+        MADE.extend(each for each in made if isinstance(each, torch.Tensor))
         return result
 
 
@@ -105,21 +111,30 @@ def told(value, tensors, new):
     """An address as (which tensor, where in it), new memory being numbered as it comes; all else as it is."""
     if isinstance(value, tuple | list):
         return tuple(told(each, tensors, new) for each in value)
-    if type(value) is int and value > 2**24:
+    if type(value) is int and value > 2**40:
         for name, tensor in tensors:
             begin = tensor.untyped_storage().data_ptr()
             if begin <= value < begin + tensor.untyped_storage().nbytes():
                 return name or new.setdefault(begin, f"new {len(new)}"), value - begin
-        return "a large number"
+        return new.setdefault(value, f"new {len(new)}"), 0  # made by what isn't replayed
     return repr(value)
 
 
 def seen(call, tensors):
     """What the driver got from a call."""
     SEEN.clear(), MADE.clear()
-    call()
+    result = call()
     named, new = [*tensors, *((None, tensor) for tensor in MADE)], {}
-    return [(number, told(got, named, new)) for number, got in SEEN]
+    return [*((number, told(got, named, new)) for number, got in SEEN), ("result", returned(result, named, new))]
+
+
+def returned(value, tensors, new):
+    """A result as the driver's arguments are told, with what its tensors look like."""
+    if isinstance(value, tuple | list):
+        return type(value).__name__, *(returned(each, tensors, new) for each in value)
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    return told(value.data_ptr(), tensors, new), value.dtype, tuple(value.shape), value.stride(), value.requires_grad
 
 
 def expected(call, tensors):
@@ -133,26 +148,27 @@ def expected(call, tensors):
 
 
 def run(kernel, *arguments, grid, warmup, **named):
-    """In place of Triton's: what is compiled, and, if nothing is remembered, the launch."""
+    """In place of Triton's."""
     compiled = compiled_for(kernel, arguments, named)
-    if not launch.REMEMBERS:
-        bound = dict(zip(kernel.arg_names, arguments)) | named
-        values = [None if p.is_constexpr else plain(bound[p.name]) for p in kernel.params]
-        x, y, z = (*(grid(bound) if callable(grid) else grid), 1, 1)[:3]
-        runner, none = compiled.run, (None,) * 5
-        if launch.ONE_LAUNCHER:
-            signature = runner.arg_annotations, runner.kernel_signature
-            last = *none[:3], None, None, *signature, tuple(values)
-            runner.launch(x, y, z, 5, compiled.function, False, False, compiled.packed_metadata, *last)
-        else:  # as Triton 3.6 does, which takes a descriptor apart
-            first = x, y, z, 5, compiled.function, False, False, None, None, compiled.packed_metadata
-            parts = [each for value in values for each in (apart(value) if hasattr(value, "block_shape") else [value])]
-            launcher = inspect.getclosurevars(runner.launch).nonlocals.get("launcher", runner.launch)
-            launcher(*first, None, None, None, *parts)
+    bound = dict(zip(kernel.arg_names, arguments)) | named
+    grid = grid(bound) if callable(grid) else grid
+    values = [None if p.is_constexpr else plain(bound[p.name]) for p in kernel.params]
+    x, y, z = (*grid, 1, 1)[:3]
+    runner, none = compiled.run, (None,) * 5
+    values = [part for value in values for part in (apart(value) if hasattr(value, "block_shape") else [value])]
+    launcher = inspect.getclosurevars(runner.launch).nonlocals.get("launcher", runner.launch)
+    if launch.ONE_LAUNCHER:
+        signature = runner.arg_annotations, runner.kernel_signature
+        last = *none[:3], None, None, *signature, tuple(values)
+        launcher(x, y, z, 5, compiled.function, False, False, compiled.packed_metadata, *last)
+    else:
+        first = x, y, z, 5, compiled.function, False, False, None, None, compiled.packed_metadata
+        launcher(*first, None, None, None, *values)
     return compiled
 
 
 def apart(descriptor):
+    """What the driver gets for a descriptor: the tensor map, sizes and strides."""
     block, shape, strides = (tuple(getattr(descriptor, name)) for name in ("block_shape", "shape", "strides"))
     kind = driver.TMA_DTYPE_DEVICE_TO_HOST[10]
     return ("map", descriptor.base.data_ptr(), 3, 2, kind, block, shape, strides, 0), *shape, *strides
@@ -358,11 +374,7 @@ def differences(ours, theirs):
     """Where two lists of launches differ."""
     if len(ours) != len(theirs):
         return f"{len(ours)} launches instead of {len(theirs)}"
-    flat = [
-        [(number, place, value) for number, got in launches for place, value in enumerate((*got[:-1], *got[-1]))]
-        for launches in (ours, theirs)
-    ]
-    return [f"{mine} instead of {other}" for mine, other in zip(*flat) if mine != other]
+    return [f"{mine} instead of {other}"[:400] for mine, other in zip(ours, theirs) if mine != other]
 
 
 REPLAYS = [0]
@@ -375,6 +387,64 @@ def counted(replay_call=replay.Plan.__call__):
         return replay_call(self, tensors, addresses)
 
     return call
+
+
+def walk():
+    """The first call of every public function, with and without gradients: of which the launches or the results are
+    others when it is replayed, and how many calls were replayed."""
+    wrong, replays, untried = [], 0, {}
+    done = set()
+    for case in public.calls():
+        if str(case.public) in done or case.module.startswith("distributed."):
+            continue
+        done.add(str(case.public))
+        for gradients in (False, True)[: 1 + case.differentiable]:
+            try:
+                call, tensors = public_call(case, gradients)
+                call()
+                theirs = expected(call, tensors)
+                call(), call()
+                before = REPLAYS[0]
+                ours = seen(call, tensors)
+            except Exception as error:
+                untried[f"{case} {gradients}"] = f"{type(error).__name__}: {error}"[:200]
+                continue
+            replays += REPLAYS[0] > before
+            if REPLAYS[0] == before:
+                untried[f"{case} {gradients}"] = "not replayed"
+            elif ours != theirs:
+                wrong.append(f"{case} {gradients}: {differences(ours, theirs)}")
+    return wrong, replays, untried
+
+
+def public_call(case, gradients):
+    wrap = case.said.get("wrap", case.public.wrap)
+    function, inputs = case.public.function(), case.inputs()
+    function = wrap(function) if wrap else function
+    inputs = {
+        name: value.clone().requires_grad_(gradients and value.is_floating_point()) for name, value in inputs.items()
+    }
+    wanted = [value for value in inputs.values() if value.requires_grad]
+    upstream = []
+
+    def call():
+        out = function(**inputs, **case.options)
+        if not gradients:
+            return out
+        results = [each for each in (out if isinstance(out, tuple) else (out,)) if each.requires_grad]
+        if not upstream:
+            upstream.extend(torch.ones_like(each) for each in results)
+        return torch.autograd.grad(results, wanted, upstream, allow_unused=True)
+
+    return call, [(name, value) for name, value in inputs.items() if isinstance(value, torch.Tensor)]
+
+
+def tuned(self, *arguments, **named):
+    """In place of an autotuner's search: its first configuration."""
+    config = self.configs[0]
+    if config.pre_hook:
+        config.pre_hook({**dict(zip(self.arg_names, arguments)), **named, **config.all_kwargs()})
+    return self.fn.run(*arguments, **named, **config.all_kwargs())
 
 
 def kept_alive():
@@ -429,9 +499,10 @@ def with_mutants():
 
 
 def main():
+    replay.ALIGNMENT = 64  # as the memory of a CPU is aligned
     for heads in HEADS:
         results_of(heads.shape)
-    triton.JITFunction.run = run
+    triton.JITFunction.run, triton.runtime.Autotuner.run = run, tuned
     utils = SimpleNamespace(fill_tma_descriptor=filled, fill_tma_descriptor_tiled=filled)
     triton.runtime.driver.set_active(SimpleNamespace(utils=utils))
     launch.REMEMBERS = launch.COMPILED = True
@@ -449,7 +520,7 @@ def main():
         launch.ONE_LAUNCHER = form
         wrong, replays = wrong_calls(int(form), 700)
         results[f"right {form}"], results[f"replays {form}"] = wrong[:3], replays
-    results["refused"] = sorted(REFUSED)
+    results["walk"] = dict(zip(("wrong", "replays", "untried"), walk()))
     results["kept alive"], results["mutants"] = kept_alive(), with_mutants()
     print(json.dumps(results))
 
