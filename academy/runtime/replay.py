@@ -411,7 +411,7 @@ class _Recorder(TorchDispatchMode):
         if isinstance(value, list | tuple):
             kind = value.__class__
             parts = [self.result(part, used) for part in value]
-            numbers = [part.__reduce__()[1] if part.__class__ is itemgetter else () for part in parts]
+            numbers: list = [part.__reduce__()[1] if part.__class__ is itemgetter else () for part in parts]
             if kind is tuple and len(parts) > 1 and all(len(each) == 1 for each in numbers):
                 return itemgetter(*(number for (number,) in numbers))
             return functools.partial(_several, kind._make if hasattr(kind, "_make") else kind, parts)
