@@ -239,6 +239,7 @@ def public_functions(text: str) -> list[str]:
         if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.name in _FIXED:
             continue
         documented = "Raises:" in (ast.get_docstring(node) or "")
-        if documented and not node.decorator_list and not node.name.endswith(_INNER):
+        plain = all(ast.unparse(decorator) == "replayed" for decorator in node.decorator_list)
+        if documented and plain and not node.name.endswith(_INNER):
             found.append(node.name)
     return found

@@ -101,7 +101,7 @@ CAUSES = [
     Cause(r"^offsets: ", "The grid is larger than a card allows: 65,535 on the second and third axis.", _TEST),
     Cause(r"^exact: ",
           "A term, a constant or an eps isn't the reference's, or a helper approximates: name it in ATOMS.",
-          "guides/without-a-tolerance/"),
+          "guides/without-a-tolerance/#what-is-compared"),
     Cause(r"^sizes: 0 ", "Of no elements there is nothing to launch, and still a result.", _TEST),
     Cause(r"^sizes: ",
           "A size is no multiple of the block, or larger than one: a mask, the grid, or what a loop carries is wrong.",

@@ -51,7 +51,7 @@ except ImportError:  # the playground's torch has neither, and nothing is replay
 _PLAIN = {int, float, bool, str, torch.dtype, type(None)}
 #: Every address in a key is taken modulo this: decisions about alignment are made up to two cache lines.
 ALIGNMENT = 256
-#: Kinds of calls that differ in their tensors alone.
+#: Kinds of calls that differ in nothing that is in the key: in dtypes and strides, for instance.
 MOST = 16
 #: Ways to get memory that nobody has written yet.
 _EMPTY = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
@@ -116,7 +116,8 @@ def _apart() -> bool:
 
 
 def _see(arguments: Iterable, key: list, tensors: list) -> None:
-    """Puts the tensors apart from what else is among the arguments, which comes into the key with its type.
+    """Puts the tensors apart from what else is among the arguments, which comes into the key with its type. Of a tensor
+    comes its number of elements.
 
     Raises TypeError for what isn't understood, and where autograd has to record.
     """
@@ -125,7 +126,7 @@ def _see(arguments: Iterable, key: list, tensors: list) -> None:
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             if value.requires_grad and torch.is_grad_enabled():
                 raise TypeError("autograd records what happens to a tensor")
-            key.append(torch.Tensor)
+            key.append(value.numel())  # calls that differ in their tensors' sizes need not be compared
             tensors.append(value)
         elif kind in _PLAIN:
             key += kind, value if value != 0 else str(value)  # 0.0 equals -0.0

@@ -183,5 +183,5 @@ def _built_on(*paths: str) -> list[Path]:
 def _checked(pages: list[str]) -> list[Path]:
     """What the reports of derivations are made from: their texts, the files with their cases, and what was decided."""
     files = [file for page in pages for file in (ROOT / page, *facts.of_derivation(ROOT, Path(page).stem))]
-    files.append(ROOT / "backprop_math/decided.json")
+    files.append(ROOT / layout.DERIVATIONS / "decided.json")
     return [file for file in files if file.is_file()]

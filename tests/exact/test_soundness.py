@@ -16,12 +16,12 @@ from academy.exact.compare import without_rounding
 from academy.judge import accuracy
 from tests.exact.kernels import row
 
+pytestmark = pytest.mark.interpreted
+
 HEAD = """from academy.runtime import device
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-
-pytestmark = pytest.mark.interpreted
 
 
 @triton.jit

@@ -6,6 +6,8 @@ from academy.judge.subject import from_file
 from academy.judge.trials import GROUPS, USUAL, Plan
 from academy.judge.trying import attempt
 
+pytestmark = pytest.mark.interpreted
+
 FILE = """
 import torch
 import triton

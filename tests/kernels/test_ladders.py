@@ -146,6 +146,7 @@ DECIDED = {
 }
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", LADDERS)
 def test_each_rung_is_the_same_function_as_the_one_before(variants, name):
     """Without rounding; and the first one is the reference's, so each of them is. What has a root is drawn until it is

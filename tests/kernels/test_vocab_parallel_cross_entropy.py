@@ -15,7 +15,7 @@ from annotated_examples.common import ranks as shared
 from annotated_examples.distributed import vocab_parallel_cross_entropy as lesson
 from annotated_examples.distributed import vocab_parallel_entropy as entropy
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, Mutant, mutant_test, randn
+from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, mutant_test, randn
 
 EVEN, UNEVEN, EMPTY, ALONE = (0, 8, 16, 21), (0, 5, 6, 21), (0, 16, 16, 21, 21), (0, 21)
 CUTS = {"even": EVEN, "uneven": UNEVEN, "empty": EMPTY, "alone": ALONE}
@@ -101,7 +101,27 @@ def test_losses_and_gradients(cuts, options):
     assert_right(lesson, randn(6, 21, scale=3), labels, cuts, **options)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout, dtype):
+    assert_right(lesson, LAYOUTS[layout](randn(6, 21, dtype=dtype)), random_labels(), **OPTIONS["smoothing"])
+
+
 # ---------------------------------------------------------------- what the mutants have to get past
+
+
+def smoothed(module):
+    assert_right(module, randn(6, 21, scale=3), random_labels(cuts=UNEVEN), **OPTIONS["smoothing"])
+
+
+def squared(module):
+    assert_right(module, randn(6, 21, scale=3), random_labels(cuts=UNEVEN), **OPTIONS["z_loss"])
+
+
+def common_offset(module):
+    """Logits around ten thousand: what is sent must be relative to the largest, or the digits of the loss are gone."""
+    for offset in (1e4, -1e4):
+        assert_right(module, randn(6, 21) + offset, random_labels(cuts=UNEVEN), **OPTIONS["smoothing"])
 
 
 def enormous(module):
@@ -169,7 +189,16 @@ def divided_by_the_number_of_all(module):
     torch.testing.assert_close(sum(parts), whole)
 
 
+def gradient_penalty_raises(module):
+    labels = random_labels()
+    for function in (module.vocab_parallel_cross_entropy,):
+        harness.assert_gradient_penalty_raises(lambda x, f=function: f(x, labels), dict(x=randn(6, 21)))
+
+
 CHECKS = [
+    smoothed,
+    squared,
+    common_offset,
     enormous,
     capped,
     labels_on_the_edges,
@@ -178,18 +207,32 @@ CHECKS = [
     out_of_range_is_nan,
     no_valid_label,
     divided_by_the_number_of_all,
+    gradient_penalty_raises,
 ]
 test_check = harness.check_test(lesson, CHECKS)
 
 
 MUTANTS = [
+    (smoothed, Mutant("smoothing by the local vocabulary", "target += smoothing / vocab * width", "target += smoothing")),
+    (smoothed, Mutant("mean log-probability of the local columns", "+= smoothing / vocab * total", "+= smoothing / width * total")),
+    (smoothed, Mutant("gradient by the local vocabulary", "+ smoothing / vocab\n", "+ smoothing / N\n")),
+    (common_offset, Mutant("columns before not moved", "total += moved + ", "total += ")),
     (enormous, Mutant("nothing is zero times infinity", "tl.where(start > 0, start * (row_max - new_max), 0.0)", "start * (row_max - new_max)")),
     (capped, Mutant("slope forgotten", "dz * weight * slope", "dz * weight")),
+    (squared, Mutant("z-loss has no gradient", "p * (2.0 * z_loss * ", "p * (0.0 * z_loss * ")),
+    (labels_on_the_edges, Mutant("a label of another rank is clamped to column 0", "here = (label >= 0) & (label < width)", "here = label < width")),
+    (labels_on_the_edges, Mutant("label not moved to the shard", "to(tl.int64) - first\n", "to(tl.int64)\n")),
+    (labels_on_the_edges, Mutant("gradient: label not moved to the shard", "offs_n == label - first", "offs_n == label")),
+    (smoothed, Mutant("sums relative to different numbers", "other=0.0) * factor", "other=0.0)")),
     (nothing_but_minus_infinity, Mutant("an empty shard starts at minus infinity", "    row_max = LOWEST\n", '    row_max = -float("inf")\n')),
+    (padded, Mutant("padding counts in the softmax", "mask = offs_n < width", "mask = offs_n >= 0")),
     (padded, Mutant("padding has a gradient", "counts = (offs_n < width) & ", "counts = ")),
     (out_of_range_is_nan, Mutant("a label that no rank has goes unnoticed", 'loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))', "pass")),
+    (no_valid_label, Mutant("mean over no label", "(count.clamp(min=1) if n_items is None else count)", "count")),
     (labels_on_the_edges, Mutant("ignored row has a loss", "loss = tl.where(label == ignore_index, 0.0, loss)", "pass")),
     (labels_on_the_edges, Mutant("ignored row has a gradient", " & (label != ignore_index)", "")),
+    (smoothed, Mutant("gradient over the logits", "dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)", "dlogits = logits.detach()")),
+    (gradient_penalty_raises, Mutant("penalty loses its term", "    @autograd.once_differentiable\n", "")),
 ]  # fmt: skip
 test_mutant = mutant_test(lesson, MUTANTS)
 
@@ -230,6 +273,20 @@ def assert_entropy_right(module, logits, cuts=UNEVEN, vocab=None, scaling=0.0):
     accuracy.check("dlogits", actual["dlogits"], pytorch["dlogits"], exact["dlogits"])
 
 
+def spread(module):
+    for cuts in CUTS.values():
+        assert_entropy_right(module, randn(5, 21, scale=3), cuts)
+    assert_entropy_right(module, randn(5, 21) + 1e4, EMPTY)
+
+
+def impossible_entries(module):
+    """Entries of probability 0: zero times minus infinity, forward and backward."""
+    logits = randn(3, 21)
+    logits[0, :16], logits[1, 16:], logits[2, 5:12] = (-float("inf"),) * 3
+    for cuts in (UNEVEN, EMPTY):
+        assert_entropy_right(module, logits, cuts)
+
+
 def entropy_padded(module):
     assert_entropy_right(module, torch.cat([randn(4, 17), randn(4, 7) + 50], 1), (0, 8, 16, 20, 24), vocab=17)
 
@@ -238,11 +295,14 @@ def entropy_scaled(module):
     assert_entropy_right(module, randn(4, 21), scaling=1.7)
 
 
-ENTROPY_CHECKS = [entropy_padded, entropy_scaled]
+ENTROPY_CHECKS = [spread, impossible_entries, entropy_padded, entropy_scaled]
 test_entropy = harness.check_test(entropy, ENTROPY_CHECKS)
 
 
 ENTROPY_MUTANTS = [
+    (spread, Mutant("the mean logit doesn't move", "(weighted + shift * row_sum) * factor", "weighted * factor")),
+    (impossible_entries, Mutant("zero times infinity", "tl.where(e > 0.0, (z - new_max) * e, e)", "(z - new_max) * e")),
+    (impossible_entries, Mutant("zero times infinity in the gradient", "tl.where(p == 0.0, 0.0, p * (", "tl.where(p < 0.0, 0.0, p * (")),
     (entropy_padded, Mutant("padding has a gradient", "tl.where(offs_n < width, dx, 0.0)", "dx")),
     (entropy_scaled, Mutant("slope forgotten", "slope = scaling", "slope = 1.0")),
 ]  # fmt: skip
