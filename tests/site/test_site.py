@@ -174,7 +174,8 @@ def test_a_block_and_the_whole_file_can_be_copied(browser, address):
     first = next(n for n, line in enumerate(lines) if line.startswith("def vector_add_forward"))
     last = next(n for n in range(first + 1, len(lines)) if not lines[n])
     assert lines[first + 1].startswith('    """')
-    code = [lines[first], *lines[first + 2 : last]]  # the docstring is the block's note
+    assert lines[first - 1] == "@replayed"
+    code = [*lines[first - 1 : first + 1], *lines[first + 2 : last]]  # the docstring is the block's note
     row = "document.getElementById('vector_add_forward')"
     browser.run(f"{row}.querySelector('details').open = true")
     # Until the opened block is laid out, its text is empty, and of an empty text nothing is copied.
