@@ -148,11 +148,6 @@ class Launch:
         known.run(self.three or known.grid, device, [*values, *self.numbers, *known.rest])
         return known.compiled
 
-    def known(self, tensors: Sequence) -> _Remembered | None:
-        """What a call with these tensors led to, if that is remembered."""
-        seen, sizes, _ = look(tensors)
-        return _CALLS.get((self, current_device(), *seen, *sizes))
-
     def by_triton(self, tensors: Sequence) -> Any:
         return _by_triton(self.kernel, self.grid, tensors, self.numbers, self.constants)
 

@@ -45,7 +45,8 @@ try:
     # What the compiler's guards are made of: dtype, device, shape, strides, flags of several tensors in a microsecond.
     from torch._C._dynamo.guards import TensorGuards
     from torch.utils._python_dispatch import TorchDispatchMode
-except ImportError:  # the playground's torch has neither, and nothing is replayed there
+except ImportError:  # the playground's torch has neither, another version may lack one: then nothing is replayed
+    TensorGuards = None  # type: ignore[misc,assignment]
     TorchDispatchMode = object
 
 _PLAIN = {int, float, bool, str, torch.dtype, type(None)}
@@ -240,7 +241,7 @@ def record(function: Callable, arguments: tuple, named: dict, tensors: list, add
             launch.RECORDING.recorder = None
         try:
             return result, recorder.plan(result)
-        except Unknown:
+        except Exception:  # likewise
             return result, "no"
 
 
@@ -268,7 +269,7 @@ class _Recorder(TorchDispatchMode):
         if self.problem is None:
             try:
                 self.operation(function, args, kwargs or {}, result)
-            except (Unknown, RuntimeError, TypeError) as error:
+            except Exception as error:  # what can't be written down must not fail for it
                 self.problem = str(error)
         return result
 
@@ -305,7 +306,7 @@ class _Recorder(TorchDispatchMode):
         if self.problem is None:
             try:
                 self.kernel(kernel, values, options, grid, compiled)
-            except (Unknown, AttributeError, RuntimeError, TypeError) as error:
+            except Exception as error:  # likewise
                 self.problem = str(error)
 
     def kernel(self, kernel: Any, values: tuple, options: dict, grid: Any, compiled: Any) -> None:

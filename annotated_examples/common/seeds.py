@@ -25,8 +25,11 @@ def seed_contract(seed, on, name="seed"):
 
 
 # An int becomes a tensor, so that a kernel has one way for both; that starts a tiny kernel, and nobody waits.
+# None stays None: no random numbers.
 def seed_tensor(seed, on):
-    return seed if isinstance(seed, torch.Tensor) else torch.full((), seed, dtype=torch.int64, device=on)
+    if seed is None or isinstance(seed, torch.Tensor):
+        return seed
+    return torch.full((), seed, dtype=torch.int64, device=on)
 
 
 # ## The random words, in PyTorch

@@ -281,8 +281,8 @@ def attention_forward(
 # On a Hopper card [the kernel that overlaps softmax and products by hand](../gluon/flash_attention.py) is faster for
 # dense heads of 128 numbers. For heads of 64 this one is. Backward, [its
 # counterpart](../gluon/flash_attention_backward.py) makes five products instead of seven, and takes both widths. It
-# pays with memory, for float32 sums of dQ. A launch of these kernels costs Python more, because they make their
-# descriptors anew each time, so it has to be worth it: `2**28` scores take a card about as long.
+# pays with memory, for float32 sums of dQ. The first launches of these kernels cost Python more, because they make
+# their descriptors, so it has to be worth it: `2**28` scores take a card about as long.
 WORTHWHILE = 2**28
 FORWARD_WIDTHS, BACKWARD_WIDTHS = (128,), (64, 128)
 

@@ -202,7 +202,7 @@ def quantize_both_ways(x, dtype, power_of_two, seed=None, *, GROUP=128):
     q, qt = torch.empty((M, N), dtype=dtype, device=on), torch.empty((N, M), dtype=dtype, device=on)
     scale, scale_t = torch.empty((blocks_n, M), device=on), torch.empty((blocks_m, N), device=on)
     if x.numel() > 0:
-        seed = None if seed is None else seed_tensor(seed, on)
+        seed = seed_tensor(seed, on)
         quantize_both_ways_kernel[(blocks_m * blocks_n,)](
             x, q, qt, scale, scale_t, seed, M, N, *x.stride(), POWER_OF_TWO=power_of_two, GROUP=GROUP, num_warps=4
         )

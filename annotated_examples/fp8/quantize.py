@@ -275,7 +275,7 @@ def quantize_rows_forward(x, dtype, power_of_two, seed=None, *, BLOCK_K=None):
     M, K = rows.shape
     BLOCK_K = BLOCK_K or min(4096, max(256, triton.next_power_of_2(K)))
     if M > 0:
-        seed = None if seed is None else seed_tensor(seed, x.device)
+        seed = seed_tensor(seed, x.device)
         options = dict(POWER_OF_TWO=power_of_two, BLOCK_K=BLOCK_K, num_warps=8 if BLOCK_K >= 2048 else 4)
         quantize_rows_kernel[(M,)](rows, q, scale, seed, K, *rows.stride(), **options)
     return q, scale
@@ -295,7 +295,7 @@ def quantize_tiles_forward(x, dtype, power_of_two, seed=None, *, each_row, BLOCK
     else:
         scale = torch.empty((blocks_m, blocks_k), dtype=torch.float32, device=x.device)
     if q.numel() > 0:
-        seed = None if seed is None else seed_tensor(seed, x.device)
+        seed = seed_tensor(seed, x.device)
         quantize_tiles_kernel[(blocks_m * blocks_k,)](
             x, q, scale, seed, M, K, *x.stride(), *scale.stride(),
             POWER_OF_TWO=power_of_two, EACH_ROW=each_row, BLOCK_M=BLOCK_M, BLOCK_K=GROUP,
@@ -319,7 +319,7 @@ def quantize_tensor_forward(x, dtype, power_of_two, seed=None, *, scale=None, BL
     if not delayed:
         scale = torch.empty((), dtype=torch.float32, device=x.device)
         amax_kernel[grid](values, amax, n, BLOCK=BLOCK, num_warps=8)
-    seed = None if seed is None else seed_tensor(seed, x.device)
+    seed = seed_tensor(seed, x.device)
     options = dict(POWER_OF_TWO=power_of_two, DELAYED=delayed, BLOCK=BLOCK, num_warps=8)
     quantize_tensor_kernel[grid](values, q, scale, amax, seed, n, **options)
     return q, scale, amax
@@ -386,7 +386,7 @@ def quantize_fp8(x, granularity="row", *, dtype=torch.float8_e4m3fn, power_of_tw
     Report" (2024).
     """
     contract(x, granularity, dtype, power_of_two, seed)
-    seed = None if seed is None else seed_tensor(seed, x.device)
+    seed = seed_tensor(seed, x.device)
     checks.no_gradient("quantize_fp8", x=x)
     if granularity == "tensor":
         return quantize_tensor_forward(x, dtype, power_of_two, seed)[:2]

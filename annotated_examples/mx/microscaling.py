@@ -300,7 +300,7 @@ def quantize_mx_forward(x, elem_dtype, scaling, seed=None, *, GROUP=32, BLOCK_M=
     q = torch.empty((*x.shape[:-1], width), dtype=stored, device=on)
     scale = torch.empty((*x.shape[:-1], K // GROUP), dtype=torch.uint8, device=on)
     if x.numel() > 0:
-        seed = None if seed is None else seed_tensor(seed, on)
+        seed = seed_tensor(seed, on)
         quantize_mx_kernel[(triton.cdiv(M, BLOCK_M) * triton.cdiv(K, BLOCK_K),)](
             rows, q, scale, seed, M, K, *rows.stride(),
             SCALING=scaling, GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K, num_warps=2 if elem_dtype == FP4 else 4,
@@ -324,7 +324,7 @@ def quantize_nvfp4_forward(
         per_tensor_scale, amax = torch.empty((), device=on), torch.zeros((), dtype=torch.int32, device=on)
         grid = (min(triton.cdiv(x.numel(), 4096), num_programs),)
         amax_kernel[grid](x.contiguous(), amax, x.numel(), BLOCK=4096, num_warps=8)
-    seed = None if seed is None else seed_tensor(seed, on)
+    seed = seed_tensor(seed, on)
     quantize_nvfp4_kernel[(triton.cdiv(M, BLOCK_M) * triton.cdiv(K, BLOCK_K),)](
         rows, q, scale, per_tensor_scale, amax, seed, M, K, *rows.stride(),
         GROUP=GROUP, BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K, num_warps=2,
