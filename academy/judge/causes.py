@@ -24,12 +24,12 @@ _TEST = "guides/best-practice/#what-only-a-run-can-tell"
 _MUSEUM = "guides/debugging/#"
 #: The first that fits counts. What a message says is nearer to the cause than the group that has found it.
 CAUSES = [
-    Cause(r"outside (of )?a tensor|OutOfBounds|SIGSEGV|SIGBUS",
+    Cause(r"outside (of )?a tensor|OutOfBounds|SIGSEGV|SIGBUS|Invalid __|^memcheck: ",
           "A load or a store has no mask, or that of another axis.", _MUSEUM + "2-the-store-past-the-end"),
     Cause(r"never written|no program of \w+ writes",
           "The grid is a program short (triton.cdiv rounds up), or a mask leaves a part out.",
           _MUSEUM + "1-the-tail-that-nobody-owns"),
-    Cause(r"which nobody has written",
+    Cause(r"which nobody has written|^initcheck: ",
           "A kernel adds to what torch.empty has not filled: take torch.zeros.",
           _MUSEUM + "10-adding-to-what-was-there"),
     Cause(r"writes to its argument",
@@ -45,7 +45,7 @@ CAUSES = [
     Cause(r"int32|32 bits|rows 2³⁰ elements|2³¹",
           "A number of a row, times a stride, is a product of 32 bits: convert it with .to(tl.int64) before.",
           _MUSEUM + "6-the-offset-that-wraps-around"),
-    Cause(r"^programs: |^repeats: .* on one address",
+    Cause(r"^programs: |^gsan: |^repeats: .* on one address",
           "Two programs, or two lanes, write to one element, or one reads what another writes: add atomically, or give "
           "each element to one of them.", _MUSEUM + "9-two-writers-one-element"),
     Cause(r"^layouts: .*upstream gradient",
@@ -89,6 +89,11 @@ CAUSES = [
           "restore_value or reset_to_zero.", "guides/autotuning/#trials-are-real-runs"),
     Cause(r"^compiles: ", "The interpreter takes more than the compiler does.",
           _MUSEUM + "no-gpu-you-can-still-compile"),
+    Cause(r"^(consan|racecheck|synccheck): ",
+          "One thread reads what another one writes, with no wait or barrier between the two.",
+          _MUSEUM + "the-lock-of-the-layernorm-tutorial-is-it-a-race"),
+    Cause(r"^fpsan: ", "What runs depends on how many warps there are: two threads race, or the compiler is wrong.",
+          _MUSEUM + "on-the-gpu"),
     Cause(r"the next call changes", "A result lies in memory that the function keeps: give each call its own.",
           _MUSEUM + "13-the-recycled-gradient"),
     Cause(r"^calls: .*second backward", "The backward pass writes over what it has saved.",

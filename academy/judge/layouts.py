@@ -76,13 +76,13 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def laid_out(values: torch.Tensor, name: str) -> torch.Tensor:
-    """The values in a layout by name: one of `LAYOUTS`, `offset`, or `apart 1`, `expanded 0` with the dim that is meant
-    (a tensor without that dim stays as it is)."""
+    """The values in a layout by name: one of `LAYOUTS`, `offset`, `contiguous` (with nothing around), or `apart 1`,
+    `expanded 0` with the dim that is meant (a tensor without that dim stays as it is)."""
     name, _, axis = name.partition(" ")
     if axis:
         change = {"apart": apart, "expanded": expanded}[name]
         return change(values, int(axis)) if int(axis) < values.dim() else values
-    return {**LAYOUTS, "offset": offset}[name](values)
+    return {**LAYOUTS, "offset": offset, "contiguous": torch.Tensor.contiguous}[name](values)
 
 
 def in_words(what: str, name: str) -> str:

@@ -98,6 +98,8 @@ class Public:
         pair = wrap(function or self.function()), wrap(reference or self.reference_function())
         found = of_functions(pair[0], pair[1], self.inputs, name=self.name, sizes=self.sizes, dtypes=self.dtypes)
         found.options |= {name: each if isinstance(each, tuple) else (each,) for name, each in self.options.items()}
+        if function is reference is None:
+            found.origin = functools.partial(_subject_of, str(self))
         return found
 
 
@@ -166,6 +168,12 @@ def functions(root: Path = facts.HOME, gluon: bool = False) -> list[Public]:
     gluon: those below Triton, in place of all others. In the simulator they take a second a call.
     """
     return [public for public in _all(root) if public.module.startswith("gluon.") == gluon]
+
+
+def _subject_of(name: str) -> Subject:
+    """Of a public function, `fast.softmax.softmax`: for another process."""
+    (found,) = [each for gluon in (False, True) for each in functions(gluon=gluon) if str(each) == name]
+    return found.subject()
 
 
 def calls(root: Path = facts.HOME, gluon: bool = False, more: bool = False) -> list[Call]:

@@ -104,8 +104,8 @@ def show(report: Report, console: Console) -> None:
             console.print(f"\n{rest}", highlight=False, soft_wrap=True)
     for line in mutants(report):
         console.print(plain(line), highlight=False, soft_wrap=True)
-    if report.stand_ins:
-        console.print(plain(report.stand_ins), style="dim", highlight=False, soft_wrap=True)
+    for line in filter(None, (report.stand_ins, report.left_out)):
+        console.print(plain(line), style="dim", highlight=False, soft_wrap=True)
     colour = "green" if report.right else "red"
     console.print(f"{plain(report.file)}: [{colour}]{plain(verdict(report))}[/]", highlight=False, soft_wrap=True)
     console.print(plain(report.device), style="dim", highlight=False, soft_wrap=True)
@@ -202,7 +202,7 @@ def _body(report: Report) -> str:
     kind = "good" if report.right else "bad"
     parts = [
         f'<section><p class="{kind}">{escape(verdict(report))}</p><p class=quiet>{escape(report.device)}</p>',
-        *([f"<p class=quiet>{escape(report.stand_ins)}</p>"] if report.stand_ins else []),
+        *(f"<p class=quiet>{escape(line)}</p>" for line in (report.stand_ins, report.left_out) if line),
     ]
     for one in report.judged:
         parts.append(f"<h2>{escape(one.name)} against {escape(one.against)}</h2><table>")

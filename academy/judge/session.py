@@ -15,10 +15,10 @@ from academy.book.syntax import import_file
 from academy.command import trouble
 from academy.compiler import stand_in, tuning
 from academy.files import cache
-from academy.judge import causes, configurations, kernel_mutants, process
+from academy.judge import causes, configurations, kernel_mutants, process, sanitizers
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
-from academy.judge.trials import GROUPS, Plan, Trial, quick
+from academy.judge.trials import GROUPS, USUAL, Plan, Trial, quick
 from academy.judge.trying import Attempt, Outcome, attempt, gradient_mode, ranks
 from academy.traces.observer import jitted_files
 
@@ -114,13 +114,15 @@ class Fate:
 
 @dataclass
 class Report:
-    """What a session has found so far. broken: why nothing could be judged. complete: whether all trials were made."""
+    """What a session has found so far. broken: why nothing could be judged. complete: whether all trials were made.
+    left_out: groups that were asked for and need what isn't here, in a sentence."""
 
     file: str
     device: str
     judged: list[Judged] = field(default_factory=list)
     mutants: list[Fate] = field(default_factory=list)
     broken: str = ""
+    left_out: str = ""
     complete: bool = False
     seconds: float = 0.0
 
@@ -152,6 +154,7 @@ class Report:
             "broken": self.broken,
             "seconds": self.seconds,
             "stand_ins": self.stand_ins,
+            "left_out": self.left_out,
             "functions": [
                 {
                     "name": one.name,
@@ -202,8 +205,14 @@ class Session:
             self.report.seconds = round(time.perf_counter() - start, 1)
 
     def _walk(self, planned: Callable[[int], object]) -> Iterator[Outcome | Fate]:
+        missing = sanitizers.missing(self.groups or USUAL)
+        groups = [group for group in self.groups or USUAL if group not in missing]
+        self.report.left_out = sanitizers.in_words(missing)
+        if not groups:
+            self.report.broken = self.report.left_out
+            return
         process.warm_up()
-        jobs = [(self.source, self.groups, self.seed, True)]
+        jobs = [(self.source, groups, self.seed, True)]
         for job, found in process.stream(_plan, jobs, self.limits, self.here):
             if isinstance(found, process.Death) and job[-1]:
                 jobs.append((*job[:-1], False))  # a call of a function may have been its end: the trials will show it

@@ -132,6 +132,8 @@ class Subject:
     dtypes: tuple[str, ...] = DTYPES
     #: Its reference is that of the function without the `_`.
     derived: bool = False
+    #: Gives the same subject in another process; None where none can.
+    origin: Callable[[], Subject] | None = None
 
     @property
     def dims(self) -> list[str]:
@@ -202,7 +204,14 @@ def from_file(path: Path, names: list[str] | None = None) -> list[Subject]:
         Unusable: there is none, or what it says about inputs is not as this module's docstring says.
         Exception: what the file raises when it is imported.
     """
-    return of_module(syntax.import_file(path.resolve(), cache.ROOT), str(path), names)
+    found = of_module(syntax.import_file(path.resolve(), cache.ROOT), str(path), names)
+    for subject in found:
+        subject.origin = functools.partial(_named, path.resolve(), subject.name)
+    return found
+
+
+def _named(path: Path, name: str) -> Subject:
+    return from_file(path, [name])[0]
 
 
 def of_module(module: ModuleType, file: str, names: list[str] | None = None) -> list[Subject]:

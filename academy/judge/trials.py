@@ -43,10 +43,19 @@ GROUPS = {
     "calls": "one tensor as two arguments, each set of inputs that require gradients, a second backward pass",
     "derivatives": "second derivatives and forward mode raise or are right",
     "arguments": "arguments that don't fit are refused before anything is launched",
+    "gsan": "on a card, with Triton 3.9: races between programs, in global memory",
+    "consan": "the same: asynchronous copies and products inside of a program, in shared memory",
+    "fpsan": "the same: other numbers of warps and stages give the same result, where sums have no order",
+    "memcheck": "on a card, by compute-sanitizer: accesses outside of an allocation, or misaligned",
+    "initcheck": "the same: reads of global memory that nobody wrote",
+    "racecheck": "the same: races of the threads of a program, in shared memory",
+    "synccheck": "the same: barriers that not all threads reach, or that are used in a wrong way",
     "exact": "without rounding: the same function as the reference, or where it isn't; only where it is asked for",
 }
 #: Groups that only the interpreter can show.
 INTERPRETED = ("lanes", "programs", "compiles", "exact")
+#: Groups that only a card can show.
+ON_A_CARD = ("gsan", "consan", "fpsan", "memcheck", "initcheck", "racecheck", "synccheck")
 #: Groups that are tried where they are named: an approximation that was meant is no mistake.
 NAMED = ("exact",)
 USUAL = [group for group in GROUPS if group not in NAMED]
@@ -123,9 +132,9 @@ class Plan:
         return list(dict.fromkeys(made))
 
     def _group(self, group: str) -> Iterator[Trial]:
-        if group in INTERPRETED and not self.interpreted:
+        if group in (ON_A_CARD if self.interpreted else INTERPRETED):
             return
-        make = getattr(self, "_" + group.replace("-", "_"))
+        make = self._on_a_card if group in ON_A_CARD else getattr(self, "_" + group.replace("-", "_"))
         first = tuple(self.subject.combinations()[0].items())
         for trial in make():
             yield replace(trial, group=group, options=trial.options or first)
@@ -308,6 +317,16 @@ class Plan:
             yield self.trial(f"programs {order}", self.odd(), how="order", detail=order)
             for name, sizes in self.long():
                 yield self.trial(f"programs {order}, {name}", sizes, how="order", detail=order)
+
+    def _on_a_card(self) -> Iterator[Trial]:
+        """Each tensor is a memory of its own: fences would hide from memcheck what lies outside."""
+        told: dict[str, Any] = dict(layout="contiguous", how="sanitized")
+        yield self.trial("odd sizes", **told)
+        for combination in self.subject.combinations()[1:]:
+            name = ", ".join(f"{name}={value!r}" for name, value in combination.items())
+            yield self.trial(name, options=tuple(combination.items()), **told)
+        for name, sizes in self.long():
+            yield self.trial(name, sizes, **told)
 
     def _offsets(self) -> Iterator[Trial]:
         if self.interpreted:

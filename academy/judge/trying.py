@@ -31,6 +31,7 @@ from academy.judge import (
     interpreted,
     layouts,
     non_finite,
+    sanitizers,
     special,
     steps,
     unbacked,
@@ -98,7 +99,7 @@ def attempt(subject: Subject, trial: Trial) -> Outcome:
     except Exception as error:
         trouble.let_through(error)
         state = "refused" if is_refusal(error) else "wrong"
-        message, line = _in_words(error, _file(subject))
+        message, line = _in_words(error, file_of(subject))
     return Outcome(trial, state, " ".join(message.split()), line, round(time.perf_counter() - start, 3))
 
 
@@ -108,7 +109,7 @@ def call_of(subject: Subject, trial: Trial) -> None:
     attempt.results(subject.function, attempt.inputs())
 
 
-def _file(subject: Subject) -> str:
+def file_of(subject: Subject) -> str:
     try:
         return inspect.getfile(inspect.unwrap(subject.function))
     except TypeError:
@@ -116,7 +117,7 @@ def _file(subject: Subject) -> str:
 
 
 def _text(subject: Subject) -> str:
-    return "".join(linecache.getlines(_file(subject)))
+    return "".join(linecache.getlines(file_of(subject)))
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -241,7 +242,7 @@ class Attempt:
         """The function's results, with fences around what it allocates."""
         with fences.Fences() as fenced:
             found, upstreams = self.results(self.subject.function, inputs)
-            _synchronize()
+            synchronize()
         if count := fenced.broken():
             if device.INTERPRET:  # which names the line
                 self._watch()
@@ -484,9 +485,9 @@ class Attempt:
     def _watch(self) -> None:
         inputs = self.inputs()
         module = inspect.getmodule(inspect.unwrap(self.subject.function))
-        files = jitted_files(module) if module else [_file(self.subject)]
+        files = jitted_files(module) if module else [file_of(self.subject)]
         found = interpreted.findings(files, lambda: self.results(self.subject.function, inputs)[0])
-        own = [finding for finding in found if finding.file == _file(self.subject)]
+        own = [finding for finding in found if finding.file == file_of(self.subject)]
         for finding in own:
             raise Wrong(finding.message, finding.line)
         for finding in found:
@@ -504,10 +505,13 @@ class Attempt:
         except (OSError, MemoryError, RuntimeError) as error:
             raise Skipped(f"there is no room for it here: {error}") from error
         found, upstreams = self.results(self.subject.function, far, upstreams)
-        _synchronize()
+        synchronize()
         if name in far and not bool(elements.same(far[name], inputs[name]).all()):  # too large for a copy
             self.handed_back |= self.with_writes(found, {name: far[name]})
         self.compare(found, inputs, upstreams)
+
+    def _sanitized(self) -> None:
+        sanitizers.check(self.trial.group, self.subject.origin, file_of(self.subject), [self.trial])
 
     def _compiles(self) -> None:
         inputs = self.inputs()
@@ -534,7 +538,7 @@ class Attempt:
                 if not seen.wrapped:
                     raise
         for each in sorted(seen.wrapped, key=lambda each: each.tile):
-            here = each.file == _file(self.subject)
+            here = each.file == file_of(self.subject)
             if each.tile:
                 raise Remark(f"{each.message} (line {each.line})" if here else each.message)
             raise Wrong(each.message, each.line if here else None)
@@ -731,6 +735,7 @@ def _applied(*results: torch.Tensor | None) -> set[Any]:
     return {node for node in known if isinstance(node, torch.autograd.function.BackwardCFunction)}
 
 
-def _synchronize() -> None:
+def synchronize() -> None:
+    """Until the card has done what it was asked for."""
     if not device.INTERPRET:
         torch.cuda.synchronize()

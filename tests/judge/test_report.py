@@ -45,6 +45,8 @@ def test_each_group_has_a_cause(group):
         ("sizes", "129 n", "out[128] was never written", "1-the-tail-that-nobody-owns"),
         ("programs", "touches", "k reads x[0], which nobody has written", "10-adding-to-what-was-there"),
         ("programs", "programs reversed", "the programs reversed give other bits", "9-two-writers-one-element"),
+        ("memcheck", "odd sizes", "memcheck: Invalid __global__ read of size 4 bytes", "2-the-store-past-the-end"),
+        ("gsan", "odd sizes", "gsan: Read after write race detected", "9-two-writers-one-element"),
         ("dtypes", "bfloat16, long n", "out[0] is 2048, should be 3000", "a-sum-that-stops-growing"),
         ("calls", "a second backward pass", "the gradient of x[0] is 3", "13-the-recycled-gradient"),
     ],
