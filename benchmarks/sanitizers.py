@@ -102,8 +102,9 @@ def run(options: argparse.Namespace) -> None:
     end, done = time.monotonic() + 60 * options.minutes, 0
 
     def one(each: tuple[str, subject.Subject, str]) -> dict[str, Any] | None:
-        limit = min(options.seconds, end - time.monotonic() + 20)
-        row = judged(*each, limit) if limit > 20 else None
+        left = end - time.monotonic()
+        limit = min(options.seconds, left + 20)
+        row = judged(*each, limit) if left > 0 else None
         cut = row and row["verdict"] == "skipped" and limit < options.seconds
         return None if cut else row
 
