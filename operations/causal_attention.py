@@ -25,7 +25,7 @@ WITHOUT_ROUNDING = {"sizes": {"": {"m": 19}}}
 PUBLIC = [
     Public(
         "causal_attention", {name: "batch 3 tokens width" for name in "qkv"}, at=(1, 40, 64), more=[dict(scale=0.2)],
-        sizes={"width": (16, 64)}, without=DENSE,
+        sizes={"width": (16, 64)}, without=DENSE, batch={"batch": ""},
     )
 ]  # fmt: skip
 

@@ -16,6 +16,7 @@ PUBLIC = [
     Public(
         "cumsum", {"x": "rows cols", "dim": (-1, 0), "reverse": (False, True), "exclusive": (False, True)},
         at=(6, 1000), calls=[{}, dict(inputs={"x": "2 9000 2"}, dim=1, reverse=True, exclusive=True)],
+        batch={"rows": {FAST: "long rows are cut into parts where there are few of them, and summed part by part"}},
     )
 ]  # fmt: skip
 

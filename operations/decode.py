@@ -37,6 +37,7 @@ def in_pages():
 PUBLIC = [
     Public(
         "decode_attention", filled_cache, at=(3, 300, 64), sizes=WIDTH, differentiable=False,
+        batch={"sequences": "few sequences are split into more parts; with a num_splits that is given it holds"},
         more=[dict(inputs=in_pages, scale=0.2, window=9, softcap=5.0, num_splits=2)],
     )
 ]  # fmt: skip

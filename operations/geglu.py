@@ -17,8 +17,13 @@ WITHOUT_ROUNDING = {"atoms": {"classics.geglu.weight_exact": "normcdf normpdf"}}
 
 # ---------------------------------------------------------------- public functions
 PUBLIC = [
-    Public("geglu", {"gate": "rows cols", "up": "rows cols", "approximate": ("none", "tanh")}, at=(5, 300)),
-    Public("geglu_packed", {"x": "rows 2*cols"}, at=(5, 300), more=[dict(approximate="tanh")]),
+    Public(
+        "geglu",
+        {"gate": "rows cols", "up": "rows cols", "approximate": ("none", "tanh")},
+        at=(5, 300),
+        batch={"rows": ""},
+    ),
+    Public("geglu_packed", {"x": "rows 2*cols"}, at=(5, 300), more=[dict(approximate="tanh")], batch={"rows": ""}),
 ]
 
 # ---------------------------------------------------------------- what is compared with formulas

@@ -15,7 +15,7 @@ AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "l2_normalize"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("l2_normalize", {"x": "rows cols"}, at=(6, 100), more=[dict(eps=1e-3)])]
+PUBLIC = [Public("l2_normalize", {"x": "rows cols"}, at=(6, 100), more=[dict(eps=1e-3)], batch={"rows": ""})]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

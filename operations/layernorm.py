@@ -40,13 +40,15 @@ def layer_in_pytorch(module, x):
 
 def applied(name, kind):
     given = dict(reference=layer_in_pytorch, wrap=of_a_layer(kind))
-    return Public(name, {"x": "rows cols"}, (6, 1000), calls=[dict(wrap=of_one_layer(kind))], **given)
+    return Public(
+        name, {"x": "rows cols"}, (6, 1000), calls=[dict(wrap=of_one_layer(kind))], batch={"rows": ""}, **given
+    )
 
 
 PUBLIC = [
     Public(
         "layernorm", {"x": "rows cols", "weight": "cols", "bias": "cols"}, at=(6, 1000),
-        calls=[{}, dict(inputs=BARE)], more=[dict(inputs=BARE, eps=1e-3)],
+        calls=[{}, dict(inputs=BARE)], more=[dict(inputs=BARE, eps=1e-3)], batch={"rows": ""},
     ),
     applied("apply_layernorm", torch.nn.LayerNorm),
 ]  # fmt: skip

@@ -39,7 +39,10 @@ PUBLIC = [
         "float8_linear", LAYER | {"recipe": ("tensor", "row", "block")}, at=(6, 160, 12),
         more=[dict(recipe=each, power_of_two=True, grad_seed=3) for each in ("tensor", "row", "row_gw_hp", "block")],
     ),
-    Public("float8_linear_delayed", LAYER, at=(6, 160, 12), wrap=under_older_scales),
+    Public(
+        "float8_linear_delayed", LAYER, at=(6, 160, 12), wrap=under_older_scales,
+        batch={"rows": "up to 64 rows have a kernel of their own"},
+    ),
 ]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas

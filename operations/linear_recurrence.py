@@ -40,6 +40,7 @@ PUBLIC = [
     Public(
         "linear_recurrence", {"a": "batch tokens width", "x": "batch tokens width"}, at=(2, 20, 40),
         calls=[BOUNDED, BOUNDED | dict(return_final_state=True)], wrap=of_bounded_gates,
+        batch={"batch": {FAST: "the length of a stretch hangs on how many channels all sequences have together"}},
     ),
     Public(
         "linear_recurrence_varlen", packed_gates, at=(60, 40), calls=[dict(inputs=OF_SEQUENCES, wrap=None)],

@@ -15,7 +15,9 @@ FUNCTION = "matmul"
 DERIVATION = "matmul"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("matmul", {"a": "m k", "b": "k n", "activation": (None, "gelu", "silu")}, at=(96, 160, 64))]
+PUBLIC = [
+    Public("matmul", {"a": "m k", "b": "k n", "activation": (None, "gelu", "silu")}, at=(96, 160, 64), batch={"m": ""})
+]
 
 # ---------------------------------------------------------------- what is compared with formulas
 #: With gradients. On a GPU the last two search for a configuration, which takes seconds for each shape: so in most of

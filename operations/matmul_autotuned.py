@@ -19,7 +19,12 @@ FUNCTION = "matmul"
 DERIVATION = "matmul"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("matmul", {"a": "m k", "b": "k n", "activation": (None, "leaky_relu", "gelu")}, at=(96, 160, 64))]
+PUBLIC = [
+    Public(
+        "matmul", {"a": "m k", "b": "k n", "activation": (None, "leaky_relu", "gelu")}, at=(96, 160, 64),
+        batch={"m": "the tiles are tuned for each number of rows; with tiles that are given it holds"},
+    )
+]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
 

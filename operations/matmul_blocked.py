@@ -13,7 +13,7 @@ FUNCTION = "matmul"
 DERIVATION = "matmul"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("matmul", {"x": "m k", "y": "k n"}, at=(96, 160, 64), differentiable=False)]
+PUBLIC = [Public("matmul", {"x": "m k", "y": "k n"}, at=(96, 160, 64), differentiable=False, batch={"m": ""})]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -13,7 +13,7 @@ FUNCTION = "matmul"
 DERIVATION = "matmul"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("matmul", {"x": "m k", "y": "k n", "activation": ("none", "relu")}, at=(96, 160, 64))]
+PUBLIC = [Public("matmul", {"x": "m k", "y": "k n", "activation": ("none", "relu")}, at=(96, 160, 64), batch={"m": ""})]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -19,11 +19,11 @@ DERIVATION = "rmsnorm"
 PUBLIC = [
     Public(
         "rmsnorm", {"x": "rows cols", "weight": "cols", "offset": (0.0, 1.0)}, at=(6, 1000),
-        more=[dict(inputs={"weight": None}, eps=1e-3)],
+        more=[dict(inputs={"weight": None}, eps=1e-3)], batch={"rows": ""},
     ),
     Public(
         "add_rmsnorm", {"x": "rows cols", "residual": "rows cols", "weight": "cols"}, at=(6, 1000),
-        more=[dict(eps=1e-3, offset=1.0)],
+        more=[dict(eps=1e-3, offset=1.0)], batch={"rows": ""},
     ),
     applied("apply_rmsnorm", torch.nn.RMSNorm),
 ]  # fmt: skip

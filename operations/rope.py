@@ -31,7 +31,7 @@ def turned_by_tables(rope):
 PUBLIC = [
     Public(
         "rope", {"q": "batch 4 tokens width", "k": "batch 2 tokens width", "interleaved": (False, True)}, at=(2, 6, 32),
-        sizes={"width": (16, 38)}, wrap=turned_by_tables,
+        sizes={"width": (16, 38)}, wrap=turned_by_tables, batch={"batch": ""},
     )
 ]  # fmt: skip
 

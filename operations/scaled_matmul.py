@@ -49,6 +49,7 @@ PUBLIC = [
         "scaled_matmul", {"x": "rows inner", "y": "inner cols", "recipe": RECIPES}, at=(20, 160, 12),
         calls=[of_codes(recipe) for recipe in RECIPES],
         more=[of_codes("row", out_dtype=torch.float32, use_fast_accum=True)], wrap=of_numbers, differentiable=False,
+        batch={"rows": {FAST: "up to 64 rows have a kernel of their own"}},
     )
 ]  # fmt: skip
 

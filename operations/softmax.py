@@ -12,7 +12,7 @@ AXES = ("rows", "columns")
 DERIVATION = "softmax"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("softmax", {"x": "rows cols"}, at=(6, 1000))]
+PUBLIC = [Public("softmax", {"x": "rows cols"}, at=(6, 1000), batch={"rows": ""})]
 
 # ---------------------------------------------------------------- what is compared with formulas
 BOTH = (LESSON, FAST)

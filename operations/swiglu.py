@@ -14,8 +14,8 @@ DERIVATION = "swiglu"
 
 # ---------------------------------------------------------------- public functions
 PUBLIC = [
-    Public("swiglu", {"gate": "rows cols", "up": "rows cols"}, at=(5, 300)),
-    Public("swiglu_packed", {"x": "rows 2*cols"}, at=(5, 300)),
+    Public("swiglu", {"gate": "rows cols", "up": "rows cols"}, at=(5, 300), batch={"rows": ""}),
+    Public("swiglu_packed", {"x": "rows 2*cols"}, at=(5, 300), batch={"rows": ""}),
 ]
 
 # ---------------------------------------------------------------- what is compared with formulas

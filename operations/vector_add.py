@@ -12,7 +12,7 @@ AXES = ("elements",)
 DERIVATION = "vector_add"
 
 # ---------------------------------------------------------------- public functions
-PUBLIC = [Public("vector_add", {"x": "n", "y": "n"}, at=(1000,))]
+PUBLIC = [Public("vector_add", {"x": "n", "y": "n"}, at=(1000,), batch={"n": ""})]
 
 # ---------------------------------------------------------------- what is compared with formulas
 

@@ -76,6 +76,8 @@ CAUSES = [
           _MUSEUM + "3-the-zero-that-wins-a-maximum"),
     Cause(r"^non-finite: ", "A comparison or a maximum drops a NaN (propagate_nan), or one comes of ∞ − ∞ or 0 · ∞.",
           _MUSEUM + "12-minus-infinity-minus-minus-infinity"),
+    Cause(r"^batch: ", "The order of a sum hangs on the number of rows: a tile, a split or a kernel is chosen by it.",
+          "guides/numerics/#the-same-row-in-another-batch"),
     Cause(r"^repeats: ", "The order of a sum changes from call to call, as that of atomic additions does.",
           "guides/numerics/#the-order-of-a-sum"),
     Cause(r"^values: ",

@@ -13,6 +13,7 @@ from rich.console import Console
 from academy.command.progress import bar
 from academy.command.trouble import STATUS
 from academy.files.textfiles import check_writable, read_python, write_text
+from academy.judge import replay
 from academy.judge.process import Limits
 from academy.judge.report import html, show
 from academy.judge.session import MEGABYTES, MUTANTS, SECONDS, File, Session
@@ -37,6 +38,9 @@ as a segmentation fault or an endless loop, and no malice: judge only files that
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
+        told = replay.read(options.replay, options) if options.replay else {}
+        if not options.file:
+            raise ValueError("FILE is missing: a Python file with a function and its reference")
         read_python(options.file)
         groups = _groups(options.only)
     except ValueError as error:
@@ -53,6 +57,10 @@ def main(arguments: list[str]) -> int:
     if session.report.broken:
         print(f"academy judge: {session.report.broken}", file=sys.stderr)
     _write(session, options)
+    if told and not session.report.broken:
+        lines = replay.differences(told, session.report.as_json())
+        print(*lines or ["replayed: the same verdicts"], sep="\n")
+        return int(bool(lines))
     return 2 if session.report.broken else 0 if session.report.right else 1
 
 
@@ -93,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("file", metavar="FILE", type=Path, help="a Python file with a function and its reference; it is executed")
+    file = "a Python file with a function and its reference; it is executed"
+    add("file", metavar="FILE", type=Path, nargs="?", help=file)
     add("name", metavar="NAME", nargs="*", help="functions of the file (default: all that have a reference)")
     add("--only", metavar="GROUP,…", default="", help="try only these groups, see below")
     add("--seed", type=int, default=0, help="of the random inputs (default: 0)")
@@ -102,5 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=SECONDS, help=f"processor time for one trial (default: {SECONDS:g})")
     add("--memory", metavar="MB", type=int, default=MEGABYTES, help=f"for one process (default: {MEGABYTES})")
     add("--json", metavar="FILE", type=Path, help="write all outcomes as JSON")
+    again = "judge the files of a report of --json as it did; the status is 0 if all verdicts are the same"
+    add("--replay", metavar="REPORT", type=Path, help=again)
     add("--html", metavar="FILE", type=Path, help="write the report, and the recorded run of a wrong trial")
     return parser

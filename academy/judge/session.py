@@ -15,7 +15,7 @@ from academy.book.syntax import import_file
 from academy.command import trouble
 from academy.compiler import stand_in, tuning
 from academy.files import cache
-from academy.judge import causes, configurations, kernel_mutants, process, sanitizers
+from academy.judge import batch, causes, configurations, kernel_mutants, process, replay, sanitizers
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
 from academy.judge.trials import GROUPS, USUAL, Plan, Trial, quick
@@ -78,6 +78,8 @@ class Judged:
     stand_ins: str = ""
     against: str = ""
     helpers: list[str] = field(default_factory=list)
+    #: Files of the function, its reference and its kernels, from the folder of the first -> SHA-256.
+    hashes: dict[str, str] = field(default_factory=dict)
 
     @property
     def wrong(self) -> list[Outcome]:
@@ -125,6 +127,8 @@ class Report:
     left_out: str = ""
     complete: bool = False
     seconds: float = 0.0
+    #: What the session was asked for: names, groups, mutants, seed, limits.
+    asked: dict[str, Any] = field(default_factory=dict)
 
     @property
     def wrong(self) -> list[Outcome]:
@@ -155,10 +159,13 @@ class Report:
             "seconds": self.seconds,
             "stand_ins": self.stand_ins,
             "left_out": self.left_out,
+            "asked": self.asked,
+            "versions": replay.versions(),
             "functions": [
                 {
                     "name": one.name,
                     "gradients": one.gradients,
+                    "sha256": one.hashes,
                     "outcomes": [each.as_json(one.cause(each) if each.bad else None) for each in one.outcomes],
                 }
                 for one in self.judged
@@ -189,7 +196,10 @@ class Session:
 
     def __post_init__(self) -> None:
         shown = str(self.source.path) if isinstance(self.source, File) else "functions"
-        self.report = Report(shown, device.describe())
+        names = list(self.source.names) if isinstance(self.source, File) else []
+        limits = {"seconds": self.limits.seconds, "megabytes": self.limits.megabytes}
+        asked = dict(names=names, groups=self.groups, mutants=self.mutants, seed=self.seed, **limits)
+        self.report = Report(shown, device.describe(), asked=asked)
 
     @property
     def here(self) -> bool:
@@ -294,7 +304,7 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
         plans = []
         for subject in subjects:
             try:
-                plans.append((subject, *_planned(subject, seed, call)))
+                plans.append((subject, *_planned(subject, seed, call, groups or USUAL)))
             except Unusable:
                 if not subject.derived:  # a guess by its name
                     raise
@@ -308,6 +318,7 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
     for subject, mode, plan in plans:
         against = f"{subject.name[:-1]}_reference, in place" if subject.derived else f"{subject.name}_reference"
         told: dict[str, Any] = dict(stand_ins=stand_in.used(), against=against, helpers=_helpers(subject))
+        told["hashes"] = replay.hashes(subject)
         yield Judged(subject.name, mode, plan.trials(groups), **told)
 
 
@@ -316,7 +327,7 @@ def _helpers(subject: Subject) -> list[str]:
     return [Path(file).name for file in jitted_files(module)[1:]] if module and module.__file__ else []
 
 
-def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
+def _planned(subject: Subject, seed: int, call: bool, groups: list[str]) -> tuple[str, Plan]:
     plan = Plan(subject, seed, device.INTERPRET)
     trial = plan.trial("odd sizes", options=tuple(subject.combinations()[0].items()))
     try:
@@ -331,6 +342,7 @@ def _planned(subject: Subject, seed: int, call: bool) -> tuple[str, Plan]:
         raise Unusable(message) from error
     plan.differentiable = mode == "gradients"
     plan.ranks = ranks(subject, trial)
+    plan.batched = batch.dims(Attempt(subject, trial)) if "batch" in groups else []
     plan.configurations = configurations.of(Attempt(subject, trial)) if call else []
     return mode, plan
 

@@ -18,6 +18,7 @@ def my_function_reference(x, weight, labels, causal=False): ...
   default.
 - Where a file has several functions, `INPUTS = {"my_function": {…}, "other": {…}}`.
 - `SIZES = {"cols": (16, 64, 128)}`: the only sizes that a dim may have. `DTYPES = ("float32", "bfloat16")`.
+- `BATCH_INVARIANT = ("rows",)`: a row of this dim is promised to have the same bits in any batch.
 - Instead of `INPUTS`, a function `my_function_inputs(rows, cols)` may return the arguments by name, for sizes of its
   choice of names. Floating tensors in float32 get the dtype that is tried.
 
@@ -130,6 +131,8 @@ class Subject:
     maker: Callable[..., dict] | None = None
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     dtypes: tuple[str, ...] = DTYPES
+    #: Dims whose rows have the same bits in any batch, as is promised.
+    batch_invariant: tuple[str, ...] = ()
     #: Its reference is that of the function without the `_`.
     derived: bool = False
     #: Gives the same subject in another process; None where none can.
@@ -263,6 +266,10 @@ def _subject(module: ModuleType, name: str, file: str) -> Subject:
         dtypes=getattr(module, "DTYPES", DTYPES),
     )
     subject.file, subject.derived = file, own != name
+    promised = getattr(module, "BATCH_INVARIANT", ())
+    subject.batch_invariant = (promised,) if isinstance(promised, str) else tuple(promised)
+    if unknown := set(subject.batch_invariant) - set(subject.dims):
+        raise Unusable(f"BATCH_INVARIANT names {min(unknown)!r}, which is no dim of {name}: {', '.join(subject.dims)}")
     return subject
 
 

@@ -40,6 +40,7 @@ GROUPS = {
     "non-finite": "NaN of both signs and infinities in one input at a time: they show where they do in your reference",
     "compiles": "what is launched, compiled for an A100, an H100 and an RTX 5090, which need not be there",
     "repeats": "the same call twice gives the same bits",
+    "batch": "a row alone, at another place, with other neighbours, among many: the same bits, where they are promised",
     "calls": "one tensor as two arguments, each set of inputs that require gradients, a second backward pass",
     "derivatives": "second derivatives and forward mode raise or are right",
     "arguments": "arguments that don't fit are refused before anything is launched",
@@ -111,6 +112,8 @@ class Plan:
     ranks: tuple[int, int] = (2, 2)
     #: Those of autotuned kernels, in words. All trials but one group use the first.
     configurations: list[str] = field(default_factory=list)
+    #: Dims of rows that the reference computes independently of each other, and another that is long, or "".
+    batched: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def dtype(self) -> str:
@@ -363,6 +366,13 @@ class Plan:
         yield self.trial("the same call twice", how="repeat")
         for name, sizes in self.long():
             yield self.trial(f"the same call twice, {name}", sizes, how="repeat")
+
+    def _batch(self) -> Iterator[Trial]:
+        for dim, other in self.batched:
+            if other:
+                yield self.trial(f"rows of {dim}, long {other}", self.odd(**{other: LONG}), how="batch", detail=dim)
+            else:
+                yield self.trial(f"rows of {dim}", how="batch", detail=dim)
 
     def _calls(self) -> Iterator[Trial]:
         tensors = self.subject.tensors

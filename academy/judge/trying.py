@@ -21,6 +21,7 @@ from academy.command.grids import GridTooLarge
 from academy.compiler import tuning
 from academy.judge import (
     accuracy,
+    batch,
     calls,
     causes,
     compiled,
@@ -43,6 +44,7 @@ from academy.judge.subject import Subject
 from academy.judge.trials import Plan, Trial
 from academy.traces.observer import jitted_files
 
+_PROCEDURES = calls.PROCEDURES | configurations.PROCEDURES | exactly.PROCEDURES | batch.PROCEDURES
 #: A result that may be wrong by chance only is judged over so many draws of the inputs.
 DRAWS = 16
 #: So many times the error of rounding a reference's steps, where that leaves no digit.
@@ -156,7 +158,7 @@ class Attempt:
         self.echoed: dict[Callable, set[str]] = {}
 
     def make(self, how: str = "") -> None:
-        how, procedures = how or self.trial.how, calls.PROCEDURES | configurations.PROCEDURES | exactly.PROCEDURES
+        how, procedures = how or self.trial.how, _PROCEDURES
         if how in procedures:
             procedures[how](self)
         else:

@@ -22,6 +22,7 @@ SECONDS = 600.0
 @pytest.mark.parametrize("public", PUBLIC, ids=str)
 def test_hostile_inputs(public):
     tried = ("layouts",) if device.INTERPRET and public.function in LONG else ALWAYS
+    tried += ("batch",) if public.batch else ()
     report = Session(Given((public.subject(),), here=True), [each for each in public.groups if each in tried]).run()
     assert report.right, str(report)
 

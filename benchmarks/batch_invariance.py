@@ -1,0 +1,89 @@
+"""What the same bits in any batch cost: for the guide to numerics, "The same row in another batch".
+
+`python benchmarks/batch_invariance.py` runs on this machine's GPU, takes a minute or two (the product is tuned for each
+number of rows), and writes `benchmarks/results/<device>/experiments/batch_invariance.json`. For a product and for
+decoding, under several numbers of rows: the time as it is and in a form in which a row has the same bits in any batch,
+that over the first, and how many of the row's elements have other bits than among the most rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":  # run as a script: make the repository importable
+    sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+from academy.runtime import device  # noqa: E402  before anything imports triton
+from academy.bench import experiment  # noqa: E402
+from academy.runtime.timing import Gpu  # noqa: E402
+
+NAME = "batch_invariance"
+#: Rows of a product, and sequences of a decoding step; the row that is compared is the first.
+ROWS, SEQUENCES = (1, 16, 64, 512, 4096), (1, 4, 16, 64)
+WIDTH, KEYS, PARTS = 8192, 16384, 32
+#: Tiles that suit many rows, and no split of the sum.
+TILES = dict(BLOCK_M=128, BLOCK_N=128, BLOCK_K=64, num_warps=8, num_stages=3)
+
+Call = Callable[[int], torch.Tensor]
+
+
+def products(rows: int = ROWS[-1], width: int = WIDTH) -> dict[str, Call]:
+    from annotated_examples.fast.matmul import matmul, matmul_forward
+
+    torch.manual_seed(0)
+    a = torch.randn(rows, width, dtype=torch.bfloat16, device=device.DEVICE)
+    b = torch.randn(width, width, dtype=torch.bfloat16, device=device.DEVICE)
+    return {
+        "usual": lambda count: matmul(a[:count], b),
+        "invariant": lambda count: matmul_forward(a[:count], b, **TILES),
+    }
+
+
+def decoding(sequences: int = SEQUENCES[-1], keys: int = KEYS) -> dict[str, Call]:
+    from annotated_examples.fast.decode import decode_attention
+
+    torch.manual_seed(0)
+    q = torch.randn(sequences, 32, 128, dtype=torch.bfloat16, device=device.DEVICE)
+    k, v = (torch.randn(sequences, keys, 8, 128, dtype=torch.bfloat16, device=device.DEVICE) for _ in "kv")
+    lengths = torch.full((sequences,), keys, dtype=torch.int32, device=device.DEVICE)
+    step = lambda count, **options: decode_attention(q[:count], k[:count], v[:count], lengths[:count], **options)  # noqa: E731
+    return {"usual": step, "invariant": functools.partial(step, num_splits=PARTS)}
+
+
+def changed(call: Call, counts: tuple[int, ...]) -> dict[int, int]:
+    """How many elements of the first row have other bits than among the most rows."""
+    most = call(counts[-1])[0]
+    return {count: int((call(count)[0] != most).sum()) for count in counts}
+
+
+def values(times: Callable[[Callable], float]) -> dict[str, tuple[float | None, str]]:
+    """`<what>/<rows>/<which>`. times: of a call, in ms."""
+    found: dict[str, tuple[float | None, str]] = {}
+    for what, calls, counts in (("product", products(), ROWS), ("decoding", decoding(), SEQUENCES)):
+        for which, call in calls.items():
+            for count, other in changed(call, counts).items():
+                found[f"{what}/{count}/{which}_changed"] = other, "elements"
+                found[f"{what}/{count}/{which}_ms"] = times(lambda call=call, count=count: call(count)), "ms"
+        for count in counts:
+            usual, invariant = (found[f"{what}/{count}/{which}_ms"][0] for which in calls)
+            found[f"{what}/{count}/ratio"] = invariant / usual if usual and invariant else None, "x"
+    return found
+
+
+def main() -> None:
+    options = experiment.parser(__doc__.split("\n\n")[0]).parse_args()
+    gpu = Gpu()
+    found = values(lambda call: gpu.milliseconds(call).median)
+    experiment.write_experiment(NAME, options.results, {"values": experiment.rounded(found)})
+    for name, (value, unit) in found.items():
+        print(f"{name:32} {value:10.4g} {unit}")
+
+
+if __name__ == "__main__":
+    main()
