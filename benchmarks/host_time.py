@@ -163,9 +163,22 @@ def functions(rounds: int = 21) -> list[dict]:
 
 
 def without_and_with_gradients(case: public.Call, function: Callable) -> tuple[Callable, Callable]:
-    """The call with its inputs, and the same with the gradients of all floating ones."""
-    wrap = case.said.get("wrap", case.public.wrap)
-    function, inputs = wrap(function) if wrap else function, case.inputs()
+    """The call with its inputs, and the same with the gradients of all floating ones.
+
+    A judge's `wrap` turns arguments and results into others: without gradients that is left out, and the function is
+    called with what it got there.
+    """
+    wrap, inputs, given = case.said.get("wrap", case.public.wrap), case.inputs(), {}
+    bare = function
+
+    def noted(*arguments, **named):
+        given.update(call=functools.partial(bare, *arguments, **named))
+        return bare(*arguments, **named)
+
+    function = wrap(bare) if wrap else bare
+    if wrap:
+        wrap(noted)(**inputs, **case.options)
+    forward = given.get("call") or functools.partial(function, **inputs, **case.options)
     leaves = {name: value.clone().requires_grad_(value.is_floating_point()) for name, value in inputs.items()}
     wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
     upstream: list[torch.Tensor] = []
@@ -177,7 +190,7 @@ def without_and_with_gradients(case: public.Call, function: Callable) -> tuple[C
             upstream.extend(torch.ones_like(each) for each in results)
         torch.autograd.grad(results, wanted, upstream, allow_unused=True)
 
-    return functools.partial(function, **inputs, **case.options), both
+    return forward, both
 
 
 WALL = {"matmul_autotuned": [(n, n, n) for n in (512, 1024, 2048)], "cross_entropy": [(8192, 32000)]}

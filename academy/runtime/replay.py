@@ -14,7 +14,11 @@ values of tensors, no random numbers in Python, no other streams, no state that 
 to break that isn't recorded: an operation that waits for a value, memory that came from somewhere else. Such a function
 is called, as if there were no decorator. So are all calls in Triton's interpreter, in `torch.compile`, of subclasses of
 tensors, inside of a mode of PyTorch's (such as `torch.func`'s transforms, or a profiler's that looks at operations),
-with a hook that watches launches, and where autograd has to record.
+and with a hook that watches launches.
+
+Where autograd has to record, a public function checks its arguments and ends in the `apply` of an `autograd.Function`.
+Then that is what is written down, with its arguments: the checks need not be made again, and what `apply` calls is
+replayed by itself.
 
 A record holds no tensor. Memory is allocated anew in each call and given back as soon as the last launch that needs it
 is made, so peak memory is at most that of the call itself.
@@ -27,9 +31,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
+import operator
+import sys
 import threading
 from collections.abc import Callable, Iterable
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -54,6 +60,8 @@ _PLAIN = {int, float, bool, str, torch.dtype, type(None)}
 ALIGNMENT = 256
 #: Kinds of calls that differ in nothing that is in the key: in dtypes and strides, for instance.
 MOST = 16
+#: In a key: autograd records what happens to the next tensor.
+_RECORDS = "autograd records"
 #: Ways to get memory that nobody has written yet.
 _EMPTY = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
 #: One call is recorded at a time, and only launches of its thread belong to it.
@@ -91,11 +99,12 @@ def replayed(function: Callable) -> Callable:
         for kind in known:
             if kind.fits(tensors, addresses):
                 plan = kind.plan
-                if plan.__class__ is Plan:
+                if isinstance(plan, Plan):
                     if plan.holds():
                         return plan(tensors, addresses)
                 elif plan == "seen":
-                    result, kind.plan = record(function, arguments, named, tensors, addresses)
+                    recorder = _Recorder(tensors, addresses, autograd=_RECORDS in key)
+                    result, kind.plan = record(recorder, function, arguments, named)
                     return result
                 break
         else:
@@ -120,13 +129,13 @@ def _see(arguments: Iterable, key: list, tensors: list) -> None:
     """Puts the tensors apart from what else is among the arguments, which comes into the key with its type. Of a tensor
     comes its number of elements.
 
-    Raises TypeError for what isn't understood, and where autograd has to record.
+    Raises TypeError for what isn't understood.
     """
     for value in arguments:
         kind = value.__class__
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             if value.requires_grad and torch.is_grad_enabled():
-                raise TypeError("autograd records what happens to a tensor")
+                key.append(_RECORDS)
             key.append(value.numel())  # calls that differ in their tensors' sizes need not be compared
             tensors.append(value)
         elif kind in _PLAIN:
@@ -213,16 +222,31 @@ class Plan:
         return self.result(tensors)
 
 
+class Frame(Plan):
+    """A recorded call that ends in the `apply` of an `autograd.Function`: its arguments, those that are tensors as
+    (place, number), and which of its results is wanted."""
+
+    def __init__(self, apply: Callable, template: list, places: list, pick: slice | int | None, settings: list):
+        self.apply, self.template, self.places, self.pick = apply, template, places, pick
+        self.hooks, self.settings = [], settings
+
+    def __call__(self, tensors: list, addresses: list) -> Any:
+        values = self.template.copy()
+        for place, number in self.places:
+            values[place] = tensors[number]
+        made = self.apply(*values)
+        return made if self.pick is None else made[self.pick]
+
+
 class Unknown(Exception):
     """Something that can't be replayed."""
 
 
-def record(function: Callable, arguments: tuple, named: dict, tensors: list, addresses: list) -> tuple[Any, Any]:
+def record(recorder: _Recorder, function: Callable, arguments: tuple, named: dict) -> tuple[Any, Plan | str]:
     """Calls the function. Returns its result and a `Plan`, or "no" if it can't be replayed."""
     with _LOCK:
-        recorder = _Recorder(tensors, addresses)
         ASKED.clear()
-        run = triton.JITFunction.run
+        run, apply = triton.JITFunction.run, torch.autograd.Function.apply.__func__
 
         @functools.wraps(run)
         def watched(kernel, *values, grid, warmup, **options):
@@ -231,13 +255,19 @@ def record(function: Callable, arguments: tuple, named: dict, tensors: list, add
                 recorder.launched(kernel, values, options, grid, compiled)
             return compiled
 
-        triton.JITFunction.run = watched
+        @functools.wraps(apply)
+        def noted(kind, *given, **options):
+            if launch.RECORDING.recorder is not recorder or not recorder.autograd:
+                return apply(kind, *given, **options)
+            return recorder.framed(kind, given, functools.partial(apply, kind, *given, **options))
+
+        triton.JITFunction.run, torch.autograd.Function.apply = watched, classmethod(noted)
         launch.RECORDING.recorder = recorder
         try:
             with recorder:
                 result = function(*arguments, **named)
         finally:
-            triton.JITFunction.run = run
+            triton.JITFunction.run, torch.autograd.Function.apply = run, classmethod(apply)
             launch.RECORDING.recorder = None
         try:
             return result, recorder.plan(result)
@@ -249,8 +279,10 @@ class _Recorder(TorchDispatchMode):
     """Writes down operations and launches. A *root* is a tensor that an address is counted from: an argument, or what
     an operation has made."""
 
-    def __init__(self, tensors: list, addresses: list):
+    def __init__(self, tensors: list, addresses: list, autograd: bool):
         super().__init__()
+        self.autograd, self.inside = autograd, False
+        self.frames: list[tuple] = []
         self.roots, self.bases, self.count = [*tensors, None], [*addresses, 0], len(tensors)
         self.alive: list = []  # what is made isn't given back while the call is recorded: each has its own memory
         self.steps: list[tuple[Callable, set[int]]] = []
@@ -266,7 +298,7 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        if self.problem is None:
+        if self.problem is None and not self.inside:
             try:
                 self.operation(function, args, kwargs or {}, result)
             except Exception as error:  # what can't be written down must not fail for it
@@ -303,7 +335,7 @@ class _Recorder(TorchDispatchMode):
             self.bases.append(each.data_ptr())
 
     def launched(self, kernel: Any, values: tuple, options: dict, grid: Any, compiled: Any) -> None:
-        if self.problem is None:
+        if self.problem is None and not self.inside:
             try:
                 self.kernel(kernel, values, options, grid, compiled)
             except Exception as error:  # likewise
@@ -366,8 +398,9 @@ class _Recorder(TorchDispatchMode):
             number, offset = self.root(value)
             used.add(number)
             root, size = self.roots[number], value.element_size()
-            if value.dtype == root.dtype and (value.shape, value.stride(), offset) == (root.shape, root.stride(), 0):
-                return functools.partial(_root, number)
+            if size == root.element_size() and (value.shape, value.stride(), offset) == (root.shape, root.stride(), 0):
+                same = value.dtype == root.dtype
+                return functools.partial(_root, number) if same else functools.partial(_viewed, number, value.dtype)
             if value.dtype == root.dtype and offset % size == 0:
                 return functools.partial(_strided, number, tuple(value.shape), value.stride(), offset // size)
             if (root.storage_offset() * root.element_size() + offset) % size:
@@ -381,9 +414,44 @@ class _Recorder(TorchDispatchMode):
             raise Unknown("a state of its own")
         return functools.partial(_constant, value)
 
+    def framed(self, kind: type, given: tuple, apply: Callable) -> Any:
+        """What a function of autograd's returns. What it does isn't written down."""
+        self.inside = True
+        try:
+            made = apply()
+        finally:
+            self.inside = False
+        self.frames.append((kind, given, made))
+        return made
+
+    def frame(self, result: Any) -> Frame:
+        """Raises Unknown if the call is more than one `apply` of its arguments."""
+        if self.steps or len(self.frames) != 1:
+            raise Unknown("autograd records operations")
+        ((kind, given, made),) = self.frames
+        numbers = {id(tensor): number for number, tensor in enumerate(self.roots[: self.count])}
+        places = [(at, numbers.get(id(value))) for at, value in enumerate(given) if isinstance(value, torch.Tensor)]
+        if any(number is None for _, number in places):
+            raise Unknown("an argument is made from others")
+        template = [None if isinstance(value, torch.Tensor) else _lasting(value) for value in given]
+        pick: slice | int | None = None
+        if result is not made:
+            several = made if isinstance(made, tuple) else ()
+            one = [at for at, each in enumerate(several) if each is result]
+            first = isinstance(result, tuple) and len(result) <= len(several)
+            if one:
+                (pick,) = one
+            elif first and type(result) is tuple and all(map(operator.is_, result, several)):
+                pick = slice(len(result))
+            else:
+                raise Unknown("something is done with the result")
+        return Frame(kind.apply, template, places, pick, [(ask, ask()) for ask in ASKED])
+
     def plan(self, result: Any) -> Plan:
         if self.problem is not None:
             raise Unknown(self.problem)
+        if self.autograd:
+            return self.frame(result)
         wanted: set[int] = set()
         make = self.result(result, wanted)
         # What isn't returned is given back behind the last step that uses it, if others follow.
@@ -401,7 +469,7 @@ class _Recorder(TorchDispatchMode):
     def result(self, value: Any, used: set[int]) -> Callable:
         """A function of the tensors that returns the result. One that is a root, or several, are picked out at once."""
         if value is None:
-            return itemgetter(self.count)
+            return operator.itemgetter(self.count)
         if isinstance(value, torch.Tensor):
             make = self.template(value, used)
             if make.func is not _root:
@@ -409,17 +477,36 @@ class _Recorder(TorchDispatchMode):
             (number,) = make.args
             if number < self.count and value is not self.roots[number]:  # a view of an argument
                 return functools.partial(_strided, number, tuple(value.shape), value.stride(), 0)
-            return itemgetter(number)
+            return operator.itemgetter(number)
         if isinstance(value, list | tuple):
             kind = value.__class__
             parts = [self.result(part, used) for part in value]
-            numbers: list = [part.__reduce__()[1] if part.__class__ is itemgetter else () for part in parts]
+            numbers: list = [part.__reduce__()[1] if part.__class__ is operator.itemgetter else () for part in parts]
             if kind is tuple and len(parts) > 1 and all(len(each) == 1 for each in numbers):
-                return itemgetter(*(number for (number,) in numbers))
+                return operator.itemgetter(*(number for (number,) in numbers))
             return functools.partial(_several, kind._make if hasattr(kind, "_make") else kind, parts)
         if value.__class__ not in _PLAIN:
             raise Unknown(f"a result of type {type(value).__name__}")
         return functools.partial(_constant, value)
+
+
+def _lasting(value: Any) -> Any:
+    """The value, if it is the same in each call of a kind: a plain one, a function of a module's, several of them.
+
+    Decorated or not. Raises Unknown for others, which may hold a tensor.
+    """
+    parts = value
+    if isinstance(value, functools.partial):
+        parts = (value.func, *value.args, *value.keywords.values())
+    if isinstance(parts, tuple):
+        for part in parts:
+            _lasting(part)
+    elif value.__class__ not in _PLAIN:
+        module, name = sys.modules.get(getattr(value, "__module__", None) or ""), getattr(value, "__qualname__", "")
+        known = getattr(module, name, None)
+        if known is None or inspect.unwrap(known) is not inspect.unwrap(value):
+            raise Unknown(f"an argument of type {type(value).__name__}")
+    return value
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -483,6 +570,10 @@ def _encoded(encode: Callable, address: Callable, shape: tuple, strides: tuple, 
 
 def _root(number: int, tensors: list) -> torch.Tensor:
     return tensors[number]
+
+
+def _viewed(number: int, dtype: torch.dtype, tensors: list) -> torch.Tensor:
+    return tensors[number].view(dtype)
 
 
 def _strided(number: int, shape: tuple, strides: tuple, offset: int, tensors: list) -> torch.Tensor:

@@ -28,7 +28,7 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.seeds import LOW, random_words_reference, seed_contract, seed_tensor
+from annotated_examples.common.seeds import LOW, random_words_reference, seed_contract, seed_tensor, seeded
 
 
 # ## Reference
@@ -174,10 +174,12 @@ def launch(x, out, p, seed, BLOCK, ROUNDS):
 
 
 # A thread has 16 elements, four times four. Fewer, and what a thread does once, such as the ten keys, weighs more.
+@seeded
+@replayed
 def dropout_forward(x, p, seed, *, BLOCK=2048, ROUNDS=10):
     """`x` with the elements masked and scaled, in a new contiguous tensor."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    return launch(x.contiguous(), y, p, seed_tensor(seed, x.device), BLOCK, ROUNDS)
+    return launch(x.contiguous(), y, p, seed, BLOCK, ROUNDS)
 
 
 # The mask is made again, from the same seed.
@@ -205,17 +207,18 @@ def contract(p, seed, on):
 class Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, p, seed):
-        ctx.p, ctx.number = p, seed if not isinstance(seed, torch.Tensor) else None
-        ctx.save_for_backward(*([seed] if ctx.number is None else []))
+        ctx.p = p
+        ctx.save_for_backward(seed)
         return dropout_forward(x, p, seed)
 
     @staticmethod
     @autograd.once_differentiable
     def backward(ctx, dy):
-        seed = ctx.saved_tensors[0] if ctx.number is None else ctx.number
-        return dropout_backward(dy, ctx.p, seed), None, None
+        return dropout_backward(dy, ctx.p, *ctx.saved_tensors), None, None
 
 
+@seeded
+@replayed
 def dropout(x, p, seed):
     r"""`x` with each element set to zero with probability `p`, the others divided by `1 - p`; differentiable.
 

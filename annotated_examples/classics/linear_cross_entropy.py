@@ -87,7 +87,7 @@ def load_logits(logits_ptr, bias_ptr, offs, mask, scaling: tl.constexpr, softcap
 @triton.jit
 def store_loss(
     logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
-    start, width, vocab, ignore_index, scaling: tl.constexpr, softcap: tl.constexpr,
+    start, width, vocab, ignore_index, scaling: tl.constexpr, softcap: tl.constexpr, FIRST: tl.constexpr,
 ):  # fmt: skip
     # Is the label in this piece? Then its logit is loaded, and kept as well: `pid=0: here = 4`. A label of another
     # piece, or outside of the vocabulary, must not become an address.
@@ -95,7 +95,7 @@ def store_loss(
     here = label - start
     in_piece = (here >= 0) & (here < width)
     z_here, _ = load_logits(logits_ptr, bias_ptr, here, in_piece, scaling, softcap)
-    z_label = tl.where(in_piece, z_here, tl.load(z_label_ptr + row))
+    z_label = tl.where(in_piece, z_here, 0.0 if FIRST else tl.load(z_label_ptr + row))
     tl.store(z_label_ptr + row, z_label)
 
     # [[tag: LCE]] of this row, divided by the number of items, that is, of all tokens that count. The last piece stores
@@ -127,12 +127,14 @@ def linear_cross_entropy_forward_kernel(
     scaling: tl.constexpr,
     softcap: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    FIRST: tl.constexpr,  # no piece has been seen before, and nothing is in memory
 ):
     # In the example the vocabulary has 11 entries and a piece 8 columns: `width = 8`, and it starts at `start = 0`.
     row = tl.program_id(0).to(tl.int64)
     logits_ptr += row * stride_um
-    row_max = tl.load(row_max_ptr + row)
-    row_sum = tl.load(row_sum_ptr + row)
+    row_max, row_sum = tl.full((), LOWEST, tl.float32), tl.full((), 0.0, tl.float32)
+    if not FIRST:
+        row_max, row_sum = tl.load(row_max_ptr + row), tl.load(row_sum_ptr + row)
     for first in tl.range(0, width, BLOCK_N):
         offs_n = first + tl.arange(0, BLOCK_N)
         mask = offs_n < width
@@ -148,7 +150,7 @@ def linear_cross_entropy_forward_kernel(
 
     store_loss(
         logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
-        start, width, vocab, ignore_index, scaling, softcap,
+        start, width, vocab, ignore_index, scaling, softcap, FIRST,
     )  # fmt: skip
 
 
@@ -217,11 +219,11 @@ def product_into(out, a, b, *, add=False):
 # ## Launchers
 #
 # The first two handle one piece: `logits` holds some columns, beginning at column `start` of the vocabulary.
-def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK_N):
+def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK_N, first):
     softcap, scaling, ignore_index = options
     linear_cross_entropy_forward_kernel[(len(labels),)](
         logits, bias, labels, n_items, *state, logits.stride(0), start, logits.shape[1], vocab, ignore_index,
-        scaling=float(scaling), softcap=float(softcap), BLOCK_N=BLOCK_N, num_warps=8,
+        scaling=float(scaling), softcap=float(softcap), BLOCK_N=BLOCK_N, FIRST=first, num_warps=8,
     )  # fmt: skip
 
 
@@ -234,10 +236,9 @@ def differentiate_piece_(logits, bias, labels, n_items, state, start, vocab, opt
     )  # fmt: skip
 
 
-# The state of every row before the first piece: its loss, largest logit, sum and label's logit.
+# The state of every row: its loss, largest logit, sum and label's logit. The first piece writes it.
 def empty_state(rows, on):
-    losses, row_sum, z_label = torch.zeros(3, rows, dtype=torch.float32, device=on)
-    return losses, torch.full_like(row_sum, LOWEST.value), row_sum, z_label
+    return torch.empty(4, rows, dtype=torch.float32, device=on).unbind()
 
 
 def matrix_of(x):
@@ -265,7 +266,9 @@ def linear_cross_entropy_forward(
         end = min(start + COLUMNS, vocab)
         logits = product_into(piece[:, : end - start], rows, weight[start:end].to(x.dtype).T)
         options = softcap, scaling, ignore_index
-        sum_piece(logits, part_of(bias, start, end), flat, n_items, state, start, vocab, options, BLOCK_N)
+        sum_piece(
+            logits, part_of(bias, start, end), flat, n_items, state, start, vocab, options, BLOCK_N, first=start == 0
+        )
     losses, row_max, row_sum, _ = state
     return losses.sum(), (x, weight, labels, bias, n_items, row_max, row_sum)
 

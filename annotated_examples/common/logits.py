@@ -48,10 +48,33 @@ def scale_and_cap(x, scaling: tl.constexpr, softcap: tl.constexpr):
 #
 # Python mustn't read a number that the GPU is still computing: it would block until all earlier work is done. So the
 # number of items stays on the device, whether it was counted there or passed in.
+#
+# In PyTorch counting is two operations, each with a launch. One program does it while both would be prepared: a label
+# is 8 bytes, and its row of logits has thousands.
+@triton.jit
+def count_kernel(labels_ptr, n_items_ptr, M, ignore_index, BLOCK: tl.constexpr):
+    counted = tl.zeros((BLOCK,), tl.int32)
+    for first in tl.range(0, M, BLOCK):
+        offs = tl.arange(0, BLOCK).to(tl.int64) + first
+        label = tl.load(labels_ptr + offs, mask=offs < M, other=0).to(tl.int64)
+        counted += ((offs < M) & (label != ignore_index)).to(tl.int32)
+    tl.store(n_items_ptr, tl.sum(counted.to(tl.int64), axis=0))
+
+
+def count(labels, ignore_index, *, BLOCK=16384):
+    """How many labels aren't ignored: int64, of shape ()."""
+    if torch.compiler.is_compiling() or labels.numel() > 2**30:  # one program would take too long
+        return (labels.long() != ignore_index).sum()
+    flat, n_items = labels.reshape(-1).contiguous(), torch.empty((), dtype=torch.int64, device=labels.device)
+    BLOCK = min(BLOCK, triton.next_power_of_2(max(flat.numel(), 256)))
+    count_kernel[(1,)](flat, n_items, flat.numel(), ignore_index, BLOCK=BLOCK, num_warps=max(4, BLOCK // 1024))
+    return n_items
+
+
 def items(n_items, labels, ignore_index):
     """`n_items` as a 0-d tensor beside `labels`. None: the number of labels that aren't ignored."""
     if n_items is None:
-        return (labels.long() != ignore_index).sum()
+        return count(labels, ignore_index)
     if isinstance(n_items, torch.Tensor):
         return n_items.to(labels.device)
     return torch.full((), n_items, dtype=torch.float32, device=labels.device)

@@ -70,11 +70,13 @@ def opaque_causal_attention(launch_forward, launch_backward):
     def _(do, q, k, v, *rest):
         return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 
+    @functools.wraps(launch_forward)
     def forward(*tensors_and_scale, **tiles):
         if torch.compiler.is_compiling():
             return forward_operator(*tensors_and_scale)
         return launch_forward(*tensors_and_scale, **tiles)
 
+    @functools.wraps(launch_backward)
     def backward(*tensors_and_scale, **tiles):
         if torch.compiler.is_compiling():
             return backward_operator(*tensors_and_scale)
@@ -117,12 +119,14 @@ def opaque_attention(launch_forward, launch_backward):
         dsinks = q.new_empty(0) if sinks is None else torch.empty_like(sinks)
         return torch.empty_like(o), torch.empty_like(k), torch.empty_like(k), dsinks
 
+    @functools.wraps(launch_forward)
     def forward(*tensors_and_options):
         *tensors, options = tensors_and_options
         if torch.compiler.is_compiling():
             return forward_operator(*tensors, *options)
         return launch_forward(*tensors, options)
 
+    @functools.wraps(launch_backward)
     def backward(*tensors_and_options):
         *tensors, options = tensors_and_options
         if not torch.compiler.is_compiling():

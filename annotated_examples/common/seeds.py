@@ -5,7 +5,10 @@ A seed of random numbers is an int, or a number on the GPU that nobody waits for
 both into the same thing. And the random words that a kernel makes of it, in PyTorch.
 """
 
-from academy.runtime import checks, device  # noqa: F401  before anything imports triton
+from academy.runtime import device  # noqa: F401  before anything imports triton
+
+import functools
+import inspect
 
 import torch
 
@@ -30,6 +33,28 @@ def seed_tensor(seed, on):
     if seed is None or isinstance(seed, torch.Tensor):
         return seed
     return torch.full((), seed, dtype=torch.int64, device=on)
+
+
+# To [a call that is written down](../../academy/runtime/replay.py) each int is a call of another kind, and a training
+# step has a seed of its own. A tensor's value doesn't count. So a function that takes seeds is decorated, and its int
+# becomes a tensor before anybody looks at the call. What isn't a seed is left to the checks.
+def seeded(function):
+    """`function`, which gets an int as its `seed` or `grad_seed` as a tensor on the device of its first argument."""
+    names = list(inspect.signature(function).parameters)
+    place, name = next((at, name) for at, name in enumerate(names) if name.endswith("seed"))
+
+    @functools.wraps(function)
+    def call(*arguments, **named):
+        seed = arguments[place] if len(arguments) > place else named.get(name)
+        x = arguments[0] if arguments else named.get(names[0])
+        if type(seed) is int and 0 <= seed < 2**63 and isinstance(x, torch.Tensor):
+            seed = seed_tensor(seed, x.device)
+            if len(arguments) > place:
+                return function(*arguments[:place], seed, *arguments[place + 1 :], **named)
+            named[name] = seed
+        return function(*arguments, **named)
+
+    return call
 
 
 # ## The random words, in PyTorch

@@ -85,6 +85,7 @@ def linear_cross_entropy_forward_kernel(
     softcap: tl.constexpr,
     BLOCK: tl.constexpr,
     STRIP: tl.constexpr,
+    FIRST: tl.constexpr,
 ):
     # The first piece of the example is the last three columns of the vocabulary, `start = 8` and `width = 3`.
     row = tl.program_id(0).to(tl.int64)
@@ -103,25 +104,28 @@ def linear_cross_entropy_forward_kernel(
         shift = new_shift
 
     # Merge the strips with each other, and with the sum of the earlier pieces.
-    before = tl.load(row_max_ptr + row)
-    row_max = tl.maximum(before, tl.max(shift, 0))
-    row_sum = tl.load(row_sum_ptr + row) * exp_shifted(before, row_max)
-    row_sum += tl.sum(total * exp_shifted(shift, row_max), 0)
+    row_max = tl.max(shift, 0)
+    if not FIRST:
+        before = tl.load(row_max_ptr + row)
+        row_max = tl.maximum(before, row_max)
+    row_sum = tl.sum(total * exp_shifted(shift, row_max), 0)
+    if not FIRST:
+        row_sum += tl.load(row_sum_ptr + row) * exp_shifted(before, row_max)
     tl.store(row_max_ptr + row, row_max)
     tl.store(row_sum_ptr + row, row_sum)
     store_loss(
         logits_ptr, bias_ptr, labels_ptr, n_items_ptr, losses_ptr, z_label_ptr, row, row_max, row_sum,
-        start, width, vocab, ignore_index, scaling, softcap,
+        start, width, vocab, ignore_index, scaling, softcap, FIRST,
     )  # fmt: skip
 
 
-def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK, num_warps):
+def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK, num_warps, first):
     softcap, scaling, ignore_index = options
     launch(
         linear_cross_entropy_forward_kernel, (len(labels),), (logits, bias, labels, n_items, *state),
         (logits.stride(0), start, logits.shape[1], vocab, ignore_index),
         scaling=float(scaling), softcap=float(softcap), BLOCK=BLOCK,
-        STRIP=min(BLOCK, 16 // logits.element_size()), num_warps=num_warps,
+        STRIP=min(BLOCK, 16 // logits.element_size()), FIRST=first, num_warps=num_warps,
     )  # fmt: skip
 
 
@@ -171,9 +175,9 @@ def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, INSI
         stay = [(0, inside, room_at_the_end(dweight, rows, inside, x.dtype)), *stay]
     pass_through = [(at, min(at + beside, vocab), passing) for at in range(inside + beside, vocab, beside)]
 
-    for start, end, memory in [*pass_through, *stay]:
+    for number, (start, end, memory) in enumerate([*pass_through, *stay]):
         logits = product_into(memory[:, : end - start], x, weight[start:end].to(x.dtype).T)
-        sum_piece(logits, part_of(bias, start, end), labels, n_items, state, start, vocab, options, *tiles)
+        sum_piece(logits, part_of(bias, start, end), labels, n_items, state, start, vocab, options, *tiles, number == 0)
     for number, (start, end, memory) in enumerate([*stay, *pass_through]):
         logits, part = memory[:, : end - start], weight[start:end].to(x.dtype)
         if number >= len(stay):

@@ -67,7 +67,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.fp8 import LARGEST, eps_of_sums, format_contract, magnitude_bits, scale_of, to_fp8
-from annotated_examples.common.seeds import seed_contract, seed_tensor
+from annotated_examples.common.seeds import seed_contract, seed_tensor, seeded
 from annotated_examples.common.transposed import transposed
 from annotated_examples.fast.scaled_matmul import block_scaled_matmul_forward, scaled_matmul_forward
 from annotated_examples.fp8.quantize import (
@@ -429,6 +429,7 @@ def contract(x, weight, bias, recipe, power_of_two, grad_seed):
         seed_contract(grad_seed, x.device, "grad_seed")
 
 
+@seeded
 @replayed
 def float8_linear(x, weight, bias=None, *, recipe="tensor", power_of_two=None, grad_seed=None):
     """`x @ weight.T + bias` of operands that are quantized to eight bits, differentiable in all three.

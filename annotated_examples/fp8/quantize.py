@@ -39,7 +39,7 @@ import triton.language as tl
 
 from annotated_examples.common.fp8 import LARGEST, format_contract, magnitude_bits, scale_of, to_fp8
 from annotated_examples.common.rows import LONGEST_ROW
-from annotated_examples.common.seeds import seed_contract, seed_tensor
+from annotated_examples.common.seeds import seed_contract, seed_tensor, seeded
 
 GRANULARITIES = ("tensor", "row", "1x128", "128x128")
 
@@ -359,6 +359,7 @@ def contract(x, granularity, dtype, power_of_two, seed):
         seed_contract(seed, x.device)
 
 
+@seeded
 @replayed
 def quantize_fp8(x, granularity="row", *, dtype=torch.float8_e4m3fn, power_of_two=False, seed=None):
     """Codes of eight bits and the scales to decode them: `x ≈ q · scale`. Forward only.
@@ -386,7 +387,6 @@ def quantize_fp8(x, granularity="row", *, dtype=torch.float8_e4m3fn, power_of_tw
     Report" (2024).
     """
     contract(x, granularity, dtype, power_of_two, seed)
-    seed = seed_tensor(seed, x.device)
     checks.no_gradient("quantize_fp8", x=x)
     if granularity == "tensor":
         return quantize_tensor_forward(x, dtype, power_of_two, seed)[:2]

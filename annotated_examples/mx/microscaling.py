@@ -48,7 +48,7 @@ from annotated_examples.common.mx import (
     to_fp4,
     unpacked_pairs,
 )
-from annotated_examples.common.seeds import seed_contract, seed_tensor
+from annotated_examples.common.seeds import seed_contract, seed_tensor, seeded
 from annotated_examples.fp8.quantize import amax_kernel, as_matrix
 
 FP4, E8M0 = torch.float4_e2m1fn_x2, torch.float8_e8m0fnu
@@ -381,6 +381,7 @@ def tensor_scale_contract(function, scale, on):
     checks.no_gradient(function, per_tensor_scale=scale)
 
 
+@seeded
 @replayed
 def quantize_mx(x, elem_dtype=torch.float8_e4m3fn, *, scaling="rceil", seed=None):
     """Codes of eight or four bits, and a power of two for every 32 of them: MXFP8 and MXFP4. Forward only.
@@ -437,6 +438,7 @@ def dequantize_mx(q, scale, dtype=torch.bfloat16):
     return dequantize_forward(q, scale, None, dtype)
 
 
+@seeded
 @replayed
 def quantize_nvfp4(x, *, per_tensor_scale=None, seed=None):
     """Codes of four bits, a scale in e4m3 for every 16 of them, and one in float32 for the tensor. Forward only.

@@ -474,6 +474,7 @@ def step_forward(state, x, weight, bias, *, silu):
     return y
 
 
+@replayed
 def causal_conv1d_step_(state, x, weight, bias=None, *, activation=None):
     """One token of each sequence. `state` is updated in place. Forward only.
 

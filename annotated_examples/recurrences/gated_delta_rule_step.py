@@ -20,6 +20,7 @@ Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime.replay import replayed
 
 import torch
 import triton
@@ -143,6 +144,7 @@ def state_contract(state, q, v, slots):
             raise ValueError(f"slots must be different numbers from 0 to {rows - 1}, or -1, got {slots.tolist()}")
 
 
+@replayed
 def gated_delta_rule_step_(state, q, k, v, g, beta, *, scale=None, slots=None):
     r"""One token of `gated_delta_rule` for each row. `state` is updated in place. Forward only.
 

@@ -47,7 +47,7 @@ import triton.language as tl
 
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.rows import as_rows
-from annotated_examples.common.seeds import random_words_reference, seed_contract, seed_tensor
+from annotated_examples.common.seeds import random_words_reference, seed_contract, seeded
 
 WIDEST_ROW = 2**18
 LARGEST_BELOW_ONE = tl.constexpr(1 - 2.0**-24)
@@ -516,6 +516,8 @@ def filter_logits(logits, *, top_k=None, top_p=None):
     return filter_forward(logits, *of_all_rows(logits, top_k, top_p))
 
 
+@seeded
+@replayed
 def sample(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
     """A token for each row of logits, drawn with the softmax of what top-k and top-p leave. Forward only.
 
@@ -541,7 +543,7 @@ def sample(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
     if temperature == 0:
         temperature, top_k, top_p = 1.0, 1, None
     options = of_all_rows(logits, top_k, top_p)
-    return sample_forward(logits, seed_tensor(seed, logits.device), float(temperature), *options)
+    return sample_forward(logits, seed, float(temperature), *options)
 
 
 # ## A run small enough to watch

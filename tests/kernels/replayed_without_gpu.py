@@ -391,18 +391,78 @@ REPLAYS = [0]
 REFUSED: set = set()
 
 
-def counted(replay_call=replay.Plan.__call__):
+def counted(kind, counter):
+    replay_call = kind.__call__
+
     def call(self, tensors, addresses):
-        REPLAYS[0] += 1
+        counter[0] += 1
         return replay_call(self, tensors, addresses)
 
     return call
 
 
+class Weighed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor, weigh):
+        ctx.factor = factor
+        return weigh(x, factor), x + 1
+
+    @staticmethod
+    def backward(ctx, dy, _):
+        return ctx.factor * dy, None, None
+
+
+def weighed(x, factor):
+    return x * factor
+
+
+def framed(x, factor=2.0, way="whole"):
+    """Each way out of a public function."""
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return weighed(x, factor)
+    weigh = weighed
+    if way == "closure":
+        weigh = lambda _, factor: x.detach() * factor  # noqa: E731
+    if way == "partial":
+        weigh = functools.partial(replay.replayed(weighed))
+    made = Weighed.apply(x[:] if way == "view" else x, factor, weigh)
+    if way == "changed":
+        return -made[0]
+    return {"one": made[0], "first": made[:1]}.get(way, made)
+
+
+def wrong_frames():
+    """Of calls that autograd records, those that were replayed and shouldn't, or the other way, or give another
+    result."""
+    function, wrong = replay.replayed(framed), []
+    for way in "whole", "one", "first", "partial", "closure", "view", "changed":
+        for factor in 2.0, 3.0:
+            for call in range(5):
+                x = memory(6, 64, dtype=torch.float32).requires_grad_()
+                before = FRAMES[0]
+                got, expected = function(x, factor, way), framed(x, factor, way)
+                replayed, lasts = FRAMES[0] > before, way in ("whole", "one", "first", "partial")
+                got, expected = ((each if isinstance(each, tuple) else (each,)) for each in (got, expected))
+                same = len(got) == len(expected) and all(map(torch.equal, got, expected)) and got[0].requires_grad
+                if same:
+                    got[0].sum().backward()
+                if not same or not torch.equal(x.grad, torch.full_like(x, -factor if way == "changed" else factor)):
+                    wrong.append(f"{way} {factor}: another result")
+                if replayed != (lasts and call > 1):
+                    wrong.append(f"{way} {factor}, call {call}: {'replayed' if replayed else 'not replayed'}")
+                with torch.no_grad():
+                    if isinstance(function(x, factor, way), tuple):
+                        wrong.append(f"{way} {factor}: autograd recorded without a reason")
+    return wrong
+
+
+FRAMES = [0]
+
+
 def walk():
     """The first call of every public function, with and without gradients: of which the launches or the results are
-    others when it is replayed, and how many calls were replayed."""
-    wrong, replays, untried = [], 0, {}
+    others when it is replayed, how many calls were replayed, and of how many the checks were."""
+    wrong, replays, frames, untried = [], 0, 0, {}
     done = set()
     for case in public.calls():
         if str(case.public) in done or case.module.startswith("distributed."):
@@ -414,17 +474,18 @@ def walk():
                 call()
                 theirs = expected(call, tensors)
                 call(), call()
-                before = REPLAYS[0]
+                before, framed_before = REPLAYS[0], FRAMES[0]
                 ours = seen(call, tensors)
             except Exception as error:
                 untried[f"{case} {gradients}"] = f"{type(error).__name__}: {error}"[:200]
                 continue
             replays += REPLAYS[0] > before
+            frames += FRAMES[0] > framed_before
             if REPLAYS[0] == before:
                 untried[f"{case} {gradients}"] = "not replayed"
             elif different := differences(ours, theirs):
                 wrong.append(f"{case} {gradients}: {different}")
-    return wrong, replays, untried
+    return wrong, replays, frames, untried
 
 
 def public_call(case, gradients):
@@ -483,6 +544,10 @@ def with_mutants():
 
         return seen
 
+    def without_autograd(arguments, key, tensors):
+        see(arguments, key, tensors)
+        key[:] = [each for each in key if each is not replay._RECORDS]
+
     def no_offsets(self, known, template, simple, fills):
         launched(self, known, template, [(place, number, 0) for place, number, _ in simple], fills)
 
@@ -505,6 +570,14 @@ def with_mutants():
         except Exception as error:  # a call that should have been refused, or a key that can't be
             found[name] = repr(error)
         setattr(owner, attribute, original)
+    for name, attribute, mutant in (
+        ("what is kept isn't looked at", "_lasting", lambda value: value),
+        ("autograd ignored", "_see", without_autograd),
+    ):
+        original = getattr(replay, attribute)
+        setattr(replay, attribute, mutant)
+        found[name] = len(wrong_frames())
+        setattr(replay, attribute, original)
     return found
 
 
@@ -524,13 +597,15 @@ def main():
     cross_entropy.backward_programs, layernorm.backward_schedule = lambda index: 8, lambda *_: (4, 1)
     replay._Allocation.__call__ = noted(replay._Allocation.__call__)
     replay._Operation.__call__ = noted(replay._Operation.__call__)
-    replay.Plan.__call__ = counted()
+    replay.Frame.__call__ = counted(replay.Frame, FRAMES)
+    replay.Plan.__call__ = counted(replay.Plan, REPLAYS)
     results = {}
     for form in (False, True):
         launch.ONE_LAUNCHER = form
         wrong, replays = wrong_calls(int(form), 700)
         results[f"right {form}"], results[f"replays {form}"] = wrong[:3], replays
-    results["walk"] = dict(zip(("wrong", "replays", "untried"), walk()))
+    results["walk"] = dict(zip(("wrong", "replays", "frames", "untried"), walk()))
+    results["frames"] = wrong_frames()
     results["kept alive"], results["mutants"] = kept_alive(), with_mutants()
     print(json.dumps(results))
 

@@ -48,7 +48,8 @@ def test_a_replayed_call_makes_the_same_launches():
         assert found[f"right {form}"] == []
         assert all(count > 10 for count in found[f"replays {form}"].values()), found[f"replays {form}"]
     walk = found["walk"]
-    assert walk["wrong"] == [] and walk["replays"] > 130
+    assert walk["wrong"] == [] and walk["replays"] > 130 and walk["frames"] > 20
+    assert found["frames"] == []
     # Indices that no kernel has written: nothing is computed here.
     assert all("moe" in call and "IndexError" in why for call, why in walk["untried"].items()), walk["untried"]
     assert found["kept alive"] == [], "a record holds tensors of its first call"
