@@ -46,13 +46,14 @@ def without_order(attempt: Attempt) -> None:
             continue  # such a launch can't be compiled, and nobody asks for it
         for name, value in first.items():
             if torch.is_tensor(value):
-                place = elements.first(_bits(value) != _bits(again[name]))
+                place = elements.first(bits(value) != bits(again[name]))
                 if place is not None:
                     message = elements.at(name, place, again[name].cpu(), value.cpu())
                     raise Wrong(f"where sums have no order, {what} gives another result: {message}")
 
 
-def _bits(value: torch.Tensor) -> torch.Tensor:
+def bits(value: torch.Tensor) -> torch.Tensor:
+    """Its bits, as integers of the same width."""
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(value.element_size())
     return value.contiguous().view(whole) if whole and not value.is_complex() else value
 
