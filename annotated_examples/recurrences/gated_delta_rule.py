@@ -6,16 +6,16 @@ of both values. The delta rule asks first what the state would answer, and write
 
 [[eq: GD-S]]
 
-With $\beta_t = 1$ and a key of length 1 the new value replaces the old one. With $\beta_t = 0$ nothing is written. The
-gate $g_t$ fades the state before that, as in linear attention. Without gates this is DeltaNet, with gates a layer of
-Qwen3-Next; Kimi Linear has a gate for each row of the state instead.
+Without gates $g_t$ this is DeltaNet, with gates a layer of Qwen3-Next; Kimi Linear has a gate for each row of the state
+instead. [The chapter](/learn/write_the_difference.py) works one chunk through with numbers, and has it as a kernel of
+forty lines. Read that first. New here: all chunks are prepared at once, so that little is left to wait for; packed
+sequences, heads that share keys, states at both ends; and the gradients.
 
-Once the differences are known, the rest is linear attention with the differences for values: its kernels are used again
-here. But each difference depends on all earlier ones. Inside of a chunk that is a triangular system of equations,
+[[figure: chunks/prepared]]
 
-[[eq: GD-U]]
-
-and its inverse $(I + A)^{-1}$ depends on keys, gates and $\beta$ alone. So all chunks can be prepared at once.
+A chunk's differences solve a triangular system, [[tag: GD-U]]. Its inverse $T = (I + A)^{-1}$ is made of keys, gates and
+$\beta$ alone, so the first kernel has it for all chunks at once. The second goes from state to state. The rest is linear
+attention with differences for values, so [its kernels](linear_attention.py) are used again: one forward, two backward.
 
 **What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^3$ multiplications for each doubling on the way to
 the inverse, and $C^2 (3 D + 2 E) + 3 C D E$ in products. $W$ and $U$ are written and read, beside the states. Backward
@@ -104,14 +104,8 @@ def inverse_of_system(a, BLOCK_T: tl.constexpr, PRECISION: tl.constexpr):
 
 # ## What a chunk needs to know before the state is known
 #
-# [[figure: chunks/corrections]]
-#
-# A program has one head of one chunk. How much of what token j wrote does token i find when it asks for its own key?
-# Times $\beta_i$ that is $A_{ij}$, [[tag: GD-A]]. It exists for earlier tokens only: a *strictly* lower triangle.
-#
-# $(I + A)\,U = R$ says: each difference, plus what earlier ones take from it, is what the state before the chunk would
-# have left. $R$ is linear in that state, so $U$ is, too: $U^0 - W S$, where neither $U^0$ nor $W$ needs the state,
-# [[tag: GD-W]]. They are computed here. The state comes in the next kernel.
+# A program has one head of one chunk. It computes the two parts of the differences, $U = U^0 - W S$: `u` holds $U^0$
+# here, and `w` is what will be asked of the state.
 @triton.jit
 def wy_kernel(
     k_tensor, v_tensor,  # (pointer, four strides) of (B, Hk, T, D) and (B, H, T, E)
@@ -129,6 +123,9 @@ def wy_kernel(
     k = load_block(head(k_tensor, b, h // group, start), offs_t, length, offs_d, D)
     g, beta = load_gates(g_tensor, b, h, start, offs_t, length), load_gates(beta_tensor, b, h, start, offs_t, length)
     overlap = tl.dot(k, tl.trans(k), input_precision=INPUT_PRECISION) * decay_between(g, k.dtype) * beta[:, None]
+    # How much of what token j (column) wrote token i (row) takes back, [[tag: GD-A]]. Tokens 2 and 3 have the keys of
+    # tokens 0 and 1, and β of the last is a half:
+    # `pid=0: a = [[0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0.5, 0, 0]]`.
     a = tl.where(place[:, None] > place[None, :], overlap, 0.0)
     inverse = inverse_of_system(a, BLOCK_T, "ieee" if k.dtype == tl.float32 else "tf32")
     if inverse_tensor[0] is not None:  # backward wants it
@@ -170,7 +167,8 @@ def delta_states_kernel(
         u = load_block(u_head, offs_t, length, offs_e, E).to(tl.float32) - state_product(w, state, INPUT_PRECISION)
         store_block(u_head, u, offs_t, length, offs_e, E)
         g = load_gates(g_tensor, b, h, start, offs_t, length)
-        # [[tag: LA-next]], with u for v
+        # [[tag: LA-next]], with u for v. Token 2's value is (3, 0), and its key holds token 0's value (0, 2), so it
+        # writes the difference: `pid=0, start_t=0: written = [[0, 2], [4, 1], [3, -2], [-1, 1.5]]`.
         written = (u * decay_to_end(g)[:, None]).to(k.dtype)
         state = multiply_add(tl.trans(k), written, state * decay_of_all(g), INPUT_PRECISION)
     store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
@@ -214,6 +212,9 @@ def delta_state_gradients_kernel(
         p = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale * decay_between_transposed(g, k.dtype)
         du = state_product(k, dstate, INPUT_PRECISION) * decay_to_end(g)[:, None]
         du = multiply_add(p.to(do.dtype), do, du, INPUT_PRECISION)
+        # From the last token to the first: what a token gets, less A times what later ones got. Token 0 has the
+        # gradient `pid=0, passed=0: du[0] = [-7, -6]`, and token 2, which took all of it back, (0, 2):
+        # `pid=0, passed=0: dr[0] = [-7, -8]`.
         dr = multiply_add(tl.trans(inverse), du.to(do.dtype), du, INPUT_PRECISION)
         store_block(dr_head, dr, offs_t, length, offs_e, E)
         # [[tag: GD-dS]]

@@ -101,6 +101,35 @@ def corrections():
 
 
 @picture
+def prepared():
+    """What the lesson's three kernels compute, and which of them has to go from chunk to chunk."""
+    panel = Panel(348, f"{TOKENS} tokens in chunks of {CHUNK}")
+    chunks, width = TOKENS // CHUNK, 100
+    left = [8 + 122 * n for n in range(chunks)]
+    panel.text(8, 40, "wy_kernel: all chunks at once, no state needed", "small")
+    panel.text(8, 136, "delta_states_kernel: one chunk after the other", "small")
+    panel.text(8, 282, "outputs_kernel: all chunks at once", "small")
+    for n, x in enumerate(left):
+        panel.box(x, 48, width, 52, "b", f"tokens {n * CHUNK} to {n * CHUNK + CHUNK - 1}\nT, then W, U⁰")
+        panel.arrow(x + 22, 100, x + 22, 192)
+        panel.box(x + 38, 146, 62, 28, "a", f"S{n}")
+        panel.arrow(x + 69, 174, x + 69, 192)
+        panel.box(x, 194, width, 30, "a", "U = U⁰ − W S")
+        if n + 1 < chunks:
+            panel.arrow(x + 96, 194, left[n + 1] + 40, 174)
+        panel.arrow(x + 22, 224, x + 22, 288)
+        panel.box(x, 290, width, 44, "g", "O from Q, K,\nU and S")
+    return Picture(
+        "Only the amber row waits: each chunk needs the state that the one before it leaves. It is kept as short as possible, "
+        "two products a chunk.",
+        f"{chunks} chunks of {CHUNK} tokens. The first kernel computes the inverse T, and from it W and U⁰, for all of them at "
+        "once. The second goes from chunk to chunk: U is U⁰ less W times the state S before the chunk, and with U follows the "
+        "next state. The third computes the outputs of all chunks at once.",
+        [panel],
+    )
+
+
+@picture
 def one_token():
     """A state of 2 by 2 before and after a token whose difference is written by half, from the kernel."""
     import torch

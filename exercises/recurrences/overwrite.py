@@ -17,7 +17,7 @@ def overwrite(state, k, v, beta):
 
 
 # %% checks
-PAGE = "kernels/recurrences/gated_delta_rule.md"
+PAGE = "learn/write_the_difference.py"
 KIND = "fill in"
 ORDER = 1
 HINTS = (

@@ -41,7 +41,7 @@ def inverse(a):
 
 
 # %% checks
-PAGE = "kernels/recurrences/gated_delta_rule.md"
+PAGE = "learn/write_the_difference.py"
 KIND = "fill in"
 ORDER = 2
 HINTS = (

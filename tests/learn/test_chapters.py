@@ -32,6 +32,7 @@ CHAPTERS = [
     "random_numbers",
     "attention",
     "without_a_cache",
+    "write_the_difference",
     "overlap",
     "from_profile",
     "same_function",
@@ -174,6 +175,16 @@ EXPECTED = {
         "added:    [2.0, 7.0, 6.0]",
         "replaced: [2.0, 7.0, 4.0]",
     ],
+    "write_the_difference": [
+        "token 2: value [5.0, 5.0], answer [2.4, 1.6], written [2.6, 3.4]",
+        "token 3: value [0.0, 8.0], answer [5.56, 2.04], written [-2.78, 2.98]",
+        "[0.3000, 0.4000, 0.0000, 0.0000]",
+        "token 3, column 0: 0 - (0.25 · 8 + 0.3 · 2.6) = -2.78",
+        "as token by token: True",
+        "[-0.1600,  0.1200, -0.3000,  1.0000]",
+        "T @ R is U: True",
+        "the same: True",
+    ],
     "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
 }
 
@@ -313,6 +324,19 @@ def test_a_state_forgets_what_softmax_attention_finds():
     errors = {pairs: torch.tensor([measure(pairs) for _ in range(20)]).mean(0).tolist() for pairs in (1, 64, 512)}
     assert errors[1][0] < 1e-9 and 0.8 < errors[64][0] < 1.2 and errors[512][0] > 2
     assert all(softmax < 0.05 for _, softmax in errors.values())
+
+
+def test_the_dense_delta_rule_is_the_lessons_and_its_last_key_reads_the_last_value():
+    names, printed = run("write_the_difference")
+    assert float(re.search(r"from the lesson: (\S+)$", printed, re.M)[1]) < 1e-5
+    for angle in (0, 30, 53, 90):
+        key = [math.cos(math.radians(angle)), math.sin(math.radians(angle))]
+        _, _, state = names["walk"]([*names["keys"][:3], key], names["values"], names["kept"], [1.0] * 4)[-1]
+        read = [key[0] * x + key[1] * y for x, y in zip(*state)]
+        assert read == pytest.approx(names["values"][3])
+    _, u, state = names["walk"](names["keys"], names["values"], names["kept"], [1.0, 1.0, 1.0, 2.0])[-1]
+    after = [wanted - found for wanted, found in zip(names["values"][3], state[0])]
+    assert after == pytest.approx([-each / 2 for each in u]), "twice the difference turns its sign around"
 
 
 @pytest.mark.parametrize(("C", "steps"), [(1, 32), (8, 4), (32, 1)])
