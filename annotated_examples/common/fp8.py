@@ -73,7 +73,8 @@ def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
 # Rounding to nearest makes the same mistake each time: a gradient a hundred times smaller than a step never moves a
 # weight. **Stochastic rounding** goes up with the probability that is the distance from the code below, in steps, so
 # that the average is right, [[tag: F8-sr]]. Add a random number of as many bits as will be cut off, then cut them off:
-# a carry is the step up.
+# a carry is the step up. 18.5 is 1.15625 · 2⁴, and `e4m3` keeps 1.125 · 2⁴ = 18. A quarter of a step is cut off, so the
+# largest quarter of all random numbers carries.
 #
 # Below the smallest normal number steps no longer shrink. There the number is counted in steps, the fraction decides,
 # and `tl.floor` rounds down. Steps are powers of two: multiplying by their reciprocals is exact, and `/` need not be.

@@ -8,12 +8,7 @@ the card is idle. Here a weight takes three and a half instructions and stays in
 
 [[eq: MX-product]]
 
-With as many weights and one row, that takes [[bench: mx_matmul/ladder/in order in each program/1_row_ms]], and
-cuBLAS, with the weights in sixteen bits, [[bench: mx_matmul/ladder/cuBLAS/1_row_ms]]. With sixteen rows it is
-[[bench: mx_matmul/ladder/in order in each program/16_rows_ms]] against [[bench: mx_matmul/ladder/cuBLAS/16_rows_ms]].
-All are times of a CUDA graph.
-
-[[figure: mx/product]]
+[[figure: mx/rows]]
 
 **What it costs.** Codes and scales are read once for every 256 rows. Each part of the sum, `4 * M * N` bytes, is
 written and read once. With more than 512 rows the weights are decoded to memory: `2 * N * K` bytes, written and read
@@ -22,14 +17,7 @@ once.
 **Contract.** As the lesson's. The parts are added in a fixed order, so the same call gives the same bits. Codes of
 eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
 
-**Where it falls behind.** Its lead shrinks with more rows: 32 take
-[[bench: mx_matmul/ladder/in order in each program/32_rows_ms]], and cuBLAS
-[[bench: mx_matmul/ladder/cuBLAS/32_rows_ms]]; 64 take [[bench: mx_matmul/ladder/in order beforehand/64_rows_ms]], and
-cuBLAS [[bench: mx_matmul/ladder/cuBLAS/64_rows_ms]]. With 128 rows it is as fast as cuBLAS
-([[bench: mx_matmul/ladder/tiles of 128 rows/128_rows_ms]] and
-[[bench: mx_matmul/ladder/cuBLAS, many rows/128_rows_ms]]), and with 256 behind it:
-[[bench: mx_matmul/ladder/tiles of 256 rows/256_rows_ms]] and
-[[bench: mx_matmul/ladder/cuBLAS, many rows/256_rows_ms]]. With 4096 rows decoding adds
+**Where it falls behind.** From 128 rows on the lead is gone. With 4096 rows decoding adds
 [[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]] to the library's product, the time of a copy of the same bytes.
 
 And even with one row it is far behind the memory, which could deliver the weights in less than half the time. A graph
@@ -45,15 +33,7 @@ scale, the kernel was as slow as this one, and with 64 rows, as Triton 3.6.0 com
 
 Doing without the second kernel didn't help. Where each warp of a program adds up its own share of K, no parts are
 left for it, and one row takes [[bench: mx_matmul/ladder/warps that share K/1_row_ms]]. Tiles of 64 and of 256 weights,
-and two to six programs for each multiprocessor, were slower or the same.
-
-**In a model** one product follows another, and only the first waits for the launch of the graph. Eight calls in a
-row, each with weights of its own and one row, take [[bench: mx_matmul/ladder/eight calls in a row/1_row_ms]] each, and
-cuBLAS's [[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/1_row_ms]]. With 16 rows these are
-[[bench: mx_matmul/ladder/eight calls in a row/16_rows_ms]] and
-[[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/16_rows_ms]], with 64
-[[bench: mx_matmul/ladder/eight calls in a row/64_rows_ms]] and
-[[bench: mx_matmul/ladder/cuBLAS, eight calls in a row/64_rows_ms]].
+and two to six programs for each SM, were slower or the same.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -82,21 +62,22 @@ from annotated_examples.mx.mx_matmul import contract, mx_matmul_reference
 # But the bits of a code *are* those of a float, in another place. A bfloat16 has its sign in bit 15, and the lowest
 # bits of its exponent and the first of its mantissa in bits 8, 7 and 6. Put the three lower bits of a code there, and
 # the number is the code's, times 2⁻¹²⁶: also for 0 and 0.5, since below its smallest normal number a bfloat16 counts in
-# equal steps, as `e2m1` does. One multiplication by 2¹²⁶ is all that is missing. (In float16 they are bits 11, 10 and
-# 9, and 2¹⁴.)
+# equal steps, as `e2m1` does. One multiplication by 2¹²⁶ is all that is missing.
 #
-# And a register has 32 bits, room for two. A word holds eight codes. A shift and a mask take two of them at once, one
-# from each half of the word, and the multiplications are done in pairs as well. Four such pairs are **planes**, as
-# [with packed integers](low_bit/descriptors.py): plane `j` has code `j` of each half-word.
+# A register has 32 bits, room for two bfloat16, and a word in it holds eight codes. Four pairs of them are **planes**,
+# as [with packed integers](low_bit/descriptors.py): plane `j` has code `j` of each half of the word.
 #
-# A code's three lower bits have to move up by 6, and its sign by 12: two shifts, two masks and an *or*. One
-# multiplication by `0x1040` makes both shifts, since that is 2⁶ + 2¹²: the product holds the code twice, 6 bits higher
-# and 12 bits higher. A code has four bits, so the two copies don't overlap. One mask keeps the lower bits of the first
-# copy and the sign of the second. A multiplication of whole numbers costs no more than a shift, and other units do it
-# than do masks. Codes of odd planes stand four bits higher already, so they move by 2 and by 8. (In float16 the
-# distances are 9 and 12, and the copies would overlap, so it shifts twice.) With this,
-# and with what follows, one row takes [[bench: mx_matmul/ladder/in order in each program/1_row_ms]] instead of
-# [[bench: mx_matmul/ladder/two shifts for each pair/1_row_ms]].
+# [[figure: mx/register]]
+#
+# Multiplying by `0x1040`, which is 2¹² + 2⁶, shifts to two places at once. A code has four bits, so the two copies
+# don't overlap. The multiplication costs no more than a shift, and other units do it than do masks. Codes of odd planes
+# stand four bits higher already, so they move by 2 and by 8. In float16 the bits are 11, 10 and 9, the factor is 2¹⁴,
+# and the copies would overlap: so it shifts twice.
+#
+# | with one row, and all that follows | |
+# |---|---:|
+# | two shifts for each pair | [[bench: mx_matmul/ladder/two shifts for each pair/1_row_ms]] |
+# | one multiplication | [[bench: mx_matmul/ladder/in order in each program/1_row_ms]] |
 @triton.jit
 def two_codes(words, FLOAT16: tl.constexpr):
     # The example's first word holds codes 1 to 8, `pid=0: words[0, 0] = -2023406815`. The first plane is 1 and 5, or
@@ -118,10 +99,12 @@ def two_codes(words, FLOAT16: tl.constexpr):
 # normal number there, and 255 is NaN, as in [the lesson's](../common/mx.py) `power_of_byte`. A thread should do that
 # for few scales, so the words that it holds should be of one group.
 #
-# Of each row of the left factor, four threads hold the numbers. With eight columns on the right, the instruction is one
-# for which Triton gives each thread four words in a row, 32 weights: a group. Hopper's instruction for more columns
-# gives a thread every fourth word. There the words are put in another order first, and so are the columns of `a`. That
-# moves nothing: it only says which word is called what.
+# Four threads hold a row of the left factor. With eight columns on the right Triton uses `mma.m16n8k16`, and gives each
+# thread four words side by side: a group. Hopper's `wgmma`, for more columns, gives a thread every fourth word, of four
+# groups. So the words are put in another order first, and the columns of `a` too. That moves nothing: it only says
+# which word is called what.
+#
+# [[figure: mx/threads]]
 @triton.jit
 def in_threads(words, BY_FOURS: tl.constexpr):
     if BY_FOURS:
@@ -131,8 +114,8 @@ def in_threads(words, BY_FOURS: tl.constexpr):
     return words
 
 
-# A row's scales, one for each of its words. Only where groups lie side by side, and begin at multiples of four bytes,
-# can the copy unit fetch them in time.
+# A row's scales, one for each of its groups. Only where they lie side by side, and begin at multiples of four bytes,
+# can they be fetched ahead of time.
 @triton.jit
 def load_scales(scale_ptrs, group, groups, n_mask, stride_sk, ALIGNED: tl.constexpr):
     COUNT: tl.constexpr = scale_ptrs.shape[1]
@@ -207,7 +190,7 @@ def plane_order_kernel(
 # ## The kernel
 #
 # The product is transposed: the tensor cores take their left factor from registers, and there the decoded weights are.
-# The copy unit fetches words and activations. The sum is cut along K into parts, since a tile of 128 weights for each
+# The TMA fetches words and activations. The sum is cut along K into parts, since a tile of 128 weights for each
 # program would leave half of the card idle. Programs of a tile take turns, step by step: what they read at the same
 # time lies side by side.
 @triton.jit
@@ -300,8 +283,8 @@ def decode_kernel(
 
 # ## Launchers
 #
-# For each tile's rows: how many programs there should be for each multiprocessor. With few rows there is room in it for
-# steps of 256. From 65 rows on one program fills a multiprocessor, and the sums of 256 rows need eight warps.
+# For each tile's rows: how many programs there should be for each SM. With few rows there is room in it for steps of
+# 256. From 65 rows on one program fills an SM, and the sums of 256 rows need eight warps.
 PROGRAMS = {8: 2, 16: 3, 32: 3, 64: 3, 128: 1, 256: 1}
 
 

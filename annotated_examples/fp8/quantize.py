@@ -102,8 +102,14 @@ def dequantize_fp8_reference(q, scale, dtype=torch.float32):
 
 # ## One scale for each row
 #
-# One program takes one row, in chunks, in two trips as in [rmsnorm](../classics/rmsnorm.py): the scale must be known
+# One program takes one row, in chunks, in two passes as in [rmsnorm](../classics/rmsnorm.py): the scale must be known
 # before the first element can be rounded.
+#
+# With a seed it rounds **stochastically**, up or down by chance, which is right on average ([[tag: F8-sr]]). Above
+# 2⁻⁶ codes are further apart from each power of two to the next; below, they keep the distance of 2⁻⁹. `to_fp8` treats
+# both cases:
+#
+# [[figure: fp8/stochastic_codes]]
 #
 # The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The first row is 1, 17, −3,
 # 0.5, 448 and 1000.
@@ -117,7 +123,7 @@ def quantize_rows_kernel(
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
 
-    # First trip: the largest magnitude, lane by lane, as bits. A masked lane reads 0, which is no larger than anything:
+    # First pass: the largest magnitude, lane by lane, as bits. A masked lane reads 0, which is no larger than anything:
     # `pid=0, start=4: x = [448, 1000, 0, 0]`.
     bits = tl.zeros((BLOCK_K,), tl.int32)
     for start in range(0, K, BLOCK_K):
@@ -133,7 +139,7 @@ def quantize_rows_kernel(
     tl.store(scale_ptr + row, scale)
     inverse = tl.div_rn(1.0, scale)
 
-    # Second trip, from the cache. Divided by 2.2321, the first row is 0.448, 7.616, −1.344, 0.224, 200.7 and 448, and
+    # Second pass, from the cache. Divided by 2.2321, the first row is 0.448, 7.616, −1.344, 0.224, 200.7 and 448, and
     # codes near 200 are 16 apart: `pid=0, start=4: q = [208, 448, 0, 0]`. The 0.5 that began as half of the first
     # element still is: `pid=0, start=0: q = [0.4375, 7.5, -1.375, 0.21875]`.
     for start in range(0, K, BLOCK_K):
@@ -147,7 +153,7 @@ def quantize_rows_kernel(
 
 # ## One scale for each block
 #
-# A tile fits into registers, so one trip is enough. `EACH_ROW` gives each row of the tile a scale of its own: that is
+# A tile fits into registers, so one pass is enough. `EACH_ROW` gives each row of the tile a scale of its own: that is
 # 1x128, for many rows at once. Otherwise the tile has one, which is 128x128.
 @triton.jit
 def quantize_tiles_kernel(

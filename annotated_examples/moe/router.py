@@ -95,11 +95,11 @@ def router_z_loss_reference(logits):
 #
 # `tl.topk` and `tl.sort` compare floats, and a NaN among them vanishes and leaves its neighbour twice, or all eight of
 # a block become NaN. So floats become **whole numbers with the same order**. The bits of positive floats have it
-# already. Those of negative floats run backwards, and flipping all bits but the sign turns them around. NaN becomes the
-# largest number, and a negative zero is made an ordinary one first.
+# already. Those of negative floats run backwards, and flipping all bits but the sign turns them around. Below these 32
+# bits come 32 more: how far the expert is from the last one. So no two keys of a row are equal, and of equal scores the
+# smaller expert has the larger key.
 #
-# Below these 32 bits come 32 more: how far the expert is from the last one. So no two keys of a row are equal, and of
-# equal scores the smaller expert has the larger key.
+# [[figure: experts/sort_keys]]
 @triton.jit
 def sort_key(value, expert, BLOCK_E: tl.constexpr):
     bits = tl.where(value == 0.0, 0.0, value).to(tl.int32, bitcast=True)
@@ -143,10 +143,14 @@ def route_forward_kernel(
         choice += tl.load(bias_ptr + e, mask=e < E, other=0.0)[None, :]
     key = tl.where(mask, sort_key(choice, e[None, :], BLOCK_E), LOWEST)
 
-    # `k` times: take the largest key, and put it out of the race. The lower half of a key is the expert, and a cast to
-    # 32 bits keeps just that. Expert 1 and expert 3 have the same logit in token 0, and expert 1 comes first:
-    # `pid=0, j=0: expert[0] = 1`, `pid=0, j=1: expert[0] = 3`. The weight is made of the *logit*, not of what was
-    # compared: a bias moves the choice and nothing else. `tl.sum` over one lane that isn't zero picks it.
+    # `k` times: take the largest key, and replace it by the lowest. Each round is a reduction over the row's `BLOCK_E`
+    # keys of 64 bits, another one that picks the logit, and one pass to take the key out; and it needs the key that the
+    # round before has left. So 8 of 256 experts are 16 reductions, one after the other.
+    #
+    # The lower half of a key is the expert, and a cast to 32 bits keeps just that. Expert 1 and expert 3 have the same
+    # logit in token 0, and expert 1 comes first: `pid=0, j=0: expert[0] = 1`, `pid=0, j=1: expert[0] = 3`. The weight
+    # is made of the *logit*, not of what was compared: a bias moves the choice and nothing else. `tl.sum` over one lane
+    # that isn't zero picks it.
     slot = tl.arange(0, BLOCK_K)
     experts = tl.zeros((BLOCK_T, BLOCK_K), tl.int32)
     selected = tl.full((BLOCK_T, BLOCK_K), float("-inf"), tl.float32)

@@ -13,9 +13,10 @@ sequences, heads that share keys, states at both ends; and the gradients.
 
 [[figure: chunks/prepared]]
 
-A chunk's differences solve a triangular system, [[tag: GD-U]]. Its inverse $T = (I + A)^{-1}$ is made of keys, gates and
-$\beta$ alone, so the first kernel has it for all chunks at once. The second goes from state to state. The rest is linear
-attention with differences for values, so [its kernels](linear_attention.py) are used again: one forward, two backward.
+A chunk's differences solve a triangular system, [[tag: GD-U]]. Its inverse $T = (I + A)^{-1}$ is made of keys, gates
+and $\beta$ alone, so the first kernel has it for all chunks at once. The second goes from state to state. The rest is
+linear attention with differences for values, so [its kernels](linear_attention.py) are used again: one forward, two
+backward.
 
 **What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^3$ multiplications for each doubling on the way to
 the inverse, and $C^2 (3 D + 2 E) + 3 C D E$ in products. $W$ and $U$ are written and read, beside the states. Backward

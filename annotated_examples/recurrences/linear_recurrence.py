@@ -10,8 +10,8 @@ takes the place of attention in a layer: what the state holds stands for all tok
 each of `D` channels it is a recurrence of its own.
 
 It is still a scan. What a stretch of tokens does to the state is $h \mapsto a h + x$, and two stretches together do
-the same with other numbers: first $(a, x)$ and then $(b, y)$ make $(ab, bx + y)$. This operation is *associative*, so
-it doesn't matter which stretches are joined first. But it isn't commutative, so their order must be kept.
+the same with other numbers: first $(a, x)$ and then $(b, y)$ make $(ab, bx + y)$. This is *associative*, so any two
+neighbours may be joined first. It isn't commutative: their order must be kept.
 
 Between tiles the state is handed on. A tile is scanned as if it began at 0, $\hat h$, and what its first state becomes
 is added: [[tag: LR-chunk]].
@@ -84,6 +84,8 @@ def linear_recurrence_varlen_reference(a, x, cu_seqlens, initial_state=None, *, 
 #
 # What the scan is told: how the left stretch, with gate `a` and sum `x`, and the right one are joined. Swap the two,
 # and the wrong one decays.
+#
+# [[figure: recurrences/joined]]
 @triton.jit
 def join(a, x, b, y):
     return a * b, b * x + y

@@ -3,7 +3,8 @@ r"""
 
 A language model ends with a **logit** for each of `V` tokens, a hundred thousand or more. The next token is drawn with
 the probabilities [[tag: SA-q]]. Usually the unlikely tokens are left out first: **top-k** keeps the `k` largest logits,
-[[tag: SA-k]], and **top-p** the shortest list of largest ones whose probabilities add up to `p`, [[tag: SA-p]].
+[[tag: SA-k]], and **top-p**, or *nucleus sampling*, the shortest list of largest ones whose probabilities add up to
+`p`, [[tag: SA-p]].
 
 PyTorch's way is to sort each row, take running sums of the sorted probabilities, mask, and draw. But nobody asked for
 the order of a hundred thousand tokens. What is asked for is one number, the **threshold**: what lies above it is kept.
@@ -18,7 +19,8 @@ The draw needs no running sum either. Each token gets a random number of its own
 
 [[eq: SA-s]]
 
-wins. That happens with just the right probabilities; [the derivation](../../backprop_math/sample.md) shows why.
+wins: the *Gumbel-max trick*. That happens with just the right probabilities; [the
+derivation](../../backprop_math/sample.md) shows why.
 
 **What it costs.** A row is read from memory once, 4 bytes a logit, and a token is written. Then it is read from the L2
 cache: once for the list, with top-p alone once more for the sum, and without either once for the draw. Room for the

@@ -111,13 +111,14 @@ def prepared():
     panel.text(8, 282, "outputs_kernel: all chunks at once", "small")
     for n, x in enumerate(left):
         panel.box(x, 48, width, 52, "b", f"tokens {n * CHUNK} to {n * CHUNK + CHUNK - 1}\nT, then W, U⁰")
-        panel.arrow(x + 22, 100, x + 22, 192)
+        panel.line([(x + 22, 100), (x + 22, 122)])
+        panel.arrow(x + 22, 142, x + 22, 192)
         panel.box(x + 38, 146, 62, 28, "a", f"S{n}")
         panel.arrow(x + 69, 174, x + 69, 192)
         panel.box(x, 194, width, 30, "a", "U = U⁰ − W S")
         if n + 1 < chunks:
             panel.arrow(x + 96, 194, left[n + 1] + 40, 174)
-        panel.arrow(x + 22, 224, x + 22, 288)
+        panel.arrow(x + 22, 224, x + 22, 264)
         panel.box(x, 290, width, 44, "g", "O from Q, K,\nU and S")
     return Picture(
         "Only the amber row waits: each chunk needs the state that the one before it leaves. It is kept as short as possible, "

@@ -1,5 +1,8 @@
 """Experts: tokens, the slots that their router gives them, and the rows of each expert."""
 
+import math
+import struct
+
 from draw import Panel, Picture, picture
 
 #: The experts that the router's example gives to its seven tokens.
@@ -49,6 +52,35 @@ def sorted_rows():
         "of each row, position the row of each slot. Rows of one expert keep their order.",
         f"{words}. Sorted by expert the slots are {', '.join(map(str, order))}; the rows of the experts end at "
         f"{', '.join(map(str, offsets))}, and expert {' and '.join(empty)} has none.",
+        [panel],
+    )
+
+
+@picture
+def sort_keys():
+    """What the router's `sort_key` makes of a score, for expert 1 of 8."""
+    from helpers import keys_of
+
+    values = [math.nan, math.inf, 1.0, 0.0, -0.0, -1.0, -2.0, -math.inf]
+    bits_of = [struct.unpack("<I", struct.pack("<f", value))[0] for value in values]
+    panel, words = Panel(40 + 26 * len(values)), []
+    for x, title in ((0, "score"), (60, "its bits"), (160, "its key, for expert 1 of 8")):
+        panel.text(x, 15, title, "bold")
+    for row, (value, bits, key) in enumerate(zip(values, bits_of, keys_of(values, 1, 8))):
+        y, upper, lower = 42 + 26 * row, key >> 32, key & 0xFFFFFFFF
+        name = f"{value:g}".replace("inf", "∞").replace("-", "−").replace("nan", "NaN")
+        panel.text(0, y, name)
+        panel.box(56, y - 16, 90, 22, "a" if bits >> 31 else "b")
+        panel.text(64, y, f"{bits:08X}")
+        panel.box(158, y - 16, 90, 22, "g")
+        panel.text(166, y, f"{upper & 0xFFFFFFFF:08X}")
+        panel.box(250, y - 16, 90, 22, "p")
+        panel.text(258, y, f"{lower:08X}")
+        words.append(f"{name} has the bits {bits:08X} and the key {upper & 0xFFFFFFFF:08X} {lower:08X}")
+    return Picture(
+        "As whole numbers with a sign, the green halves fall from top to bottom: those that begin with 8 or more are negative. Zeros "
+        "of either sign have one key. Purple is 7 less the expert, which decides between equal scores.",
+        "; ".join(words) + ".",
         [panel],
     )
 

@@ -49,6 +49,38 @@ def granularity():
 
 
 @picture
+def stochastic_codes():
+    """How often a number goes to either of its codes, by the kernel's `stochastic`, above and below 2⁻⁶."""
+    from helpers import draws_of
+
+    count, panels, words = 4096, [], []
+    for value, where in ((18.5, "from 16 to 32 codes are 2 apart"), (0.003, "below 2⁻⁶ codes are 2⁻⁹ apart")):
+        out = draws_of(value, count)
+        low, high = min(out), max(out)
+        share, ups = (value - low) / (high - low), out.count(high)
+        panel = Panel(148, f"{value:g} in e4m3: {where}")
+        at = lambda x, low=low, high=high: 50 + 250 * (x - low) / (high - low)  # noqa: E731
+        panel.line([(50, 72), (300, 72)])
+        panel.dot(at(value), 72, "strong")
+        panel.text(at(value), 58, f"{value:g}", "small", "middle")
+        for code, times, kind in ((low, count - ups, "b"), (high, ups, "a")):
+            panel.line([(at(code), 64), (at(code), 80)])
+            panel.text(at(code), 96, f"{code:g}", "small", "middle")
+            panel.box(at(code) - 30, 104, 60, 26, kind, f"{times / count:.1%}")
+        panel.text(175, 122, f"{share:.1%} of the way", "small", "middle")
+        panels.append(panel)
+        words.append(
+            f"{value:g} lies {share:.1%} of the way from {low:g} to {high:g}; of {count} draws {ups / count:.1%} go up, and their "
+            f"mean is {sum(out) / count:.4g}"
+        )
+    return Picture(
+        f"{count} draws of the kernel for each number. It goes up as often as it has come far, so the mean is right.",
+        ". ".join(words) + ".",
+        panels,
+    )
+
+
+@picture
 def codes():
     """The numbers of both formats around one, and where they end."""
     import torch

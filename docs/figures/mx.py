@@ -2,6 +2,9 @@
 
 import math
 
+from academy.results import figures
+
+import card
 from draw import Panel, Picture, picture
 
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -105,6 +108,135 @@ def product():
         "For 64 weights of a row 32 bytes of codes and 2 of exponents are loaded, 34 bytes in all where bfloat16 has 128. Each byte "
         "gives 2 codes, each code a number, which is multiplied by its exponent's power of two.",
         [panel],
+    )
+
+
+def _bits_in(panel, top, name, word, kinds, words=""):
+    """32 cells, the highest bit on the left; `kinds` says which bits are of what."""
+    panel.text(4, top - 5, name, "small")
+    panel.text(356, top - 5, words, "small", "end")
+    panel.cells(4, top, 1, 32, (11, 20), lambda r, c: kinds(31 - c), lambda r, c: word >> (31 - c) & 1)
+
+
+@picture
+def register():
+    """A word of eight codes, and what the kernel's `two_codes` makes of its first plane."""
+    import torch
+
+    from helpers import planes_of
+
+    codes = list(range(9, 17))  # the second word of the example: codes 9 to 15, then 0
+    word = sum(code % 16 << 4 * place for place, code in enumerate(codes))
+    both = planes_of(word)[0]
+    halves = torch.tensor([both & 0xFFFF, both >> 16]).to(torch.int16).view(torch.bfloat16).double() * 2.0**126
+    low, high = halves.tolist()
+    taken = word & 0x000F000F
+    product = taken * 0x1040
+    panel = Panel(310, "eight codes of four bits in a register, plane 0")
+    half = lambda bit: "b" if bit % 16 < 4 else "off"  # noqa: E731
+    copies = lambda bit: "b" if 6 <= bit % 16 < 10 else "p" if 12 <= bit % 16 else "off"  # noqa: E731
+    kept = lambda bit: "b" if 6 <= bit % 16 < 9 else "p" if bit % 16 == 15 else "off"  # noqa: E731
+    _bits_in(
+        panel,
+        44,
+        "the word",
+        word,
+        lambda bit: "b" if bit % 16 < 4 else "",
+        "codes " + " ".join(f"{code % 16}" for code in codes[::-1]),
+    )
+    _bits_in(panel, 96, "& 0x000F000F", taken, half, f"codes {codes[4]} and {codes[0]}")
+    _bits_in(panel, 148, "× 0x1040: each code twice", product, copies, "6 and 12 places higher")
+    _bits_in(panel, 200, "& 0x81C081C0", both, kept, f"{both:08X}")
+    for left, value in ((4, high), (180, low)):
+        panel.line([(left, 232), (left + 11, 232)], "strong")
+        panel.line([(left + 13, 232), (left + 98, 232)], "strong")
+        panel.line([(left + 100, 232), (left + 175, 232)], "strong")
+        panel.text(left, 248, "sign, exponent", "small")
+        panel.text(left + 102, 248, "mantissa", "small")
+        panel.text(left, 276, f"a bfloat16, {value:g} · 2⁻¹²⁶".replace("-", "−"), "small")
+    panel.text(4, 302, "One multiplication of the pair by 2¹²⁶ and the scale is left.", "small")
+    return Picture(
+        "Three operations for two weights. Blue: the bits that become exponent and mantissa; purple: the copy of which only the "
+        "sign stays.",
+        f"The word {word:08X} holds the codes {', '.join(str(code % 16) for code in codes)}, the first in the lowest four bits. "
+        f"The mask leaves codes {codes[0]} and {codes[4]}, one in each half: {taken:08X}. The multiplication gives {product:X}, "
+        f"the second mask {both:08X}. Read as two bfloat16 these are {low:g} and {high:g}, times 2 to the power of −126.",
+        [panel],
+    )  # fmt: skip
+
+
+@picture
+def threads():
+    """Which of a row's four threads holds which word, for both instructions, and the order that `in_threads` makes."""
+    from helpers import order_of_words
+
+    order = order_of_words(16)
+    panel = Panel(260, "16 words of a row: 128 weights, 4 groups")
+    kinds, size = ("a", "b", "g", "p"), 22
+    rows = (
+        ("mma.m16n8k16: four words side by side", lambda place: place // 4, list(range(16))),
+        ("wgmma: every fourth word", lambda place: place % 4, list(range(16))),
+        ("wgmma, words in another order", lambda place: place % 4, order),
+    )
+    for row, (name, thread, words) in enumerate(rows):
+        y = 44 + 68 * row
+        panel.text(4, y - 5, name, "small")
+        panel.cells(
+            4, y, 1, 16, size,
+            lambda r, c, thread=thread: kinds[thread(c)],
+            lambda r, c, words=words: words[c],
+        )  # fmt: skip
+        groups = [len({words[c] // 4 for c in range(16) if thread(c) == one}) for one in range(4)]
+        panel.text(4, y + 38, f"scales for each thread: {max(groups)}", "small")
+    for thread, kind in enumerate(kinds):
+        panel.box(4 + 88 * thread, 236, 20, 18, kind)
+        panel.text(28 + 88 * thread, 250, f"thread {thread}", "small")
+    return Picture(
+        "Colours are the four threads that hold a row of the left factor, numbers are words. Words 0 to 3 are the first group of "
+        "32 weights, with one scale.",
+        "Under mma.m16n8k16 each of four threads holds four neighbouring words, which is a group. Under wgmma it holds every "
+        f"fourth, words of four groups. In the order {', '.join(map(str, order))} every fourth word is of one group again.",
+        [panel],
+    )
+
+
+#: Rows of `a`, and the rung and the library's rung of ladder/mx_matmul that have them.
+ONE_CALL = (
+    (1, "in order in each program", "cuBLAS"),
+    (16, "in order in each program", "cuBLAS"),
+    (32, "in order in each program", "cuBLAS"),
+    (64, "in order beforehand", "cuBLAS"),
+    (128, "tiles of 128 rows", "cuBLAS, many rows"),
+    (256, "tiles of 256 rows", "cuBLAS, many rows"),
+)
+IN_A_ROW = tuple((rows, "eight calls in a row", "cuBLAS, eight calls in a row") for rows in (1, 16, 64))
+
+
+@picture
+def rows():
+    """How long a call takes by the number of rows, beside the library with weights in sixteen bits."""
+    record = figures.first(card.ROOT, "ladder/mx_matmul")
+    rungs = {rung["name"]: rung for rung in record["rungs"]}
+    panels, words = [], []
+    for title, cases in (("one call in a graph", ONE_CALL), ("one of eight calls in a row", IN_A_ROW)):
+        panel = Panel(60 + 46 * len(cases), title)
+        time = lambda name, count: 1000 * rungs[name][f"{count}_row{'s' * (count > 1)}_ms"]  # noqa: E731
+        most = max(time(name, count) for count, *names in cases for name in names)
+        for place, (count, ours, library) in enumerate(cases):
+            y = 34 + 46 * place
+            panel.text(0, y + 22, f"{count} row{'s' * (count > 1)}", "small")
+            for row, (name, kind) in enumerate(((ours, "a"), (library, "b"))):
+                long = 210 * time(name, count) / most
+                panel.box(64, y + 19 * row, long, 17, kind)
+                panel.text(70 + long, y + 19 * row + 13, f"{time(name, count):.1f} µs", "small")
+            words.append(f"{title}, {count}: {time(ours, count):.1f} µs here, {time(library, count):.1f} µs cuBLAS")
+        panels.append(panel)
+    size = " x ".join(map(str, record["shape"]))
+    return Picture(
+        f"{size} weights in four bits, amber, beside cuBLAS with weights in sixteen bits, blue; bfloat16, on an "
+        f"{record['device']}. In a row of calls, each with weights of its own, only the first waits for the launch of the graph.",
+        "; ".join(words) + ".",
+        panels,
     )
 
 

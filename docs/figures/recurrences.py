@@ -55,6 +55,46 @@ def tree():
 
 
 @picture
+def joined():
+    """The first tile of the linear recurrence's example, joined pair by pair with the lesson's own function."""
+    from annotated_examples.recurrences.linear_recurrence import join
+
+    state, stretches = 16.0, [(0.5, 8.0), (0.5, 0.0), (0.5, 0.0), (0.5, 0.0)]
+    named = [(f"token {t}", *stretch) for t, stretch in enumerate(stretches)]
+    levels = [named]
+    while len(levels[-1]) > 1:
+        last = levels[-1]
+        levels.append([
+            (f"{a[0].split(' ')[-1].split('–')[0]}–{b[0].split(' ')[-1].split('–')[-1]}", *join.fn(*a[1:], *b[1:]))
+            for a, b in zip(last[::2], last[1::2])
+        ])  # fmt: skip
+    panel, words, centre = Panel(30 + 78 * len(levels), "what a stretch of tokens does: h → a h + x"), [], {}
+    for number, level in enumerate(levels):
+        y, step = 36 + 78 * number, 88 * 2**number
+        for place, (name, a, x) in enumerate(level):
+            middle = step / 2 + place * step + 4
+            centre[number, place] = middle
+            panel.text(middle, y, name if number == 0 else f"tokens {name}", "small", "middle")
+            panel.box(middle - 40, y + 6, 80, 26, "b" if number else "", f"{a:g}, {x:g}")
+            if number:
+                for child in (2 * place, 2 * place + 1):
+                    panel.arrow(centre[number - 1, child], y - 44, middle + (child % 2 * 2 - 1) * 30, y - 12)
+                words.append(f"tokens {name} together: a = {a:g}, x = {x:g}")
+    a, x = levels[-1][0][1:]
+    panel.text(
+        4,
+        18 + 78 * len(levels),
+        f"From h = {state:g} all four make {a:g} · {state:g} + {x:g} = {a * state + x:g}.",
+        "small",
+    )
+    return Picture(
+        "Each box is a pair a, x. Two neighbours join into (a b, b x + y): the right one's gate also shrinks what the left one added.",
+        "; ".join(words) + f". Applied to the state {state:g} that gives {a * state + x:g}.",
+        [panel],
+    )
+
+
+@picture
 def impulse():
     """Two numbers and a first state through two tiles, from the kernel."""
     import torch
