@@ -283,8 +283,8 @@ def decode_kernel(
 
 # ## Launchers
 #
-# For each tile's rows: how many programs there should be for each SM. With few rows there is room in it for steps of
-# 256. From 65 rows on one program fills an SM, and the sums of 256 rows need eight warps.
+# For each tile's rows: how many programs there should be for each SM. Few rows leave room in it for steps of 256. From
+# 65 rows on one program fills an SM, and the sums of 256 rows need eight warps.
 PROGRAMS = {8: 2, 16: 3, 32: 3, 64: 3, 128: 1, 256: 1}
 
 

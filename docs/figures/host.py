@@ -49,6 +49,36 @@ def layernorm_call():
 
 
 @picture
+def record():
+    """What `replayed` writes down of a call of a linear layer in two launches, and what it takes from the next one."""
+    panel = Panel(330, "the record of one geometry")
+    columns = ((4, "the call"), (128, "what is written down"))
+    for x, name in columns:
+        panel.text(x, 38, name, "small")
+    rows = (
+        ("arguments", "a", "x, weight, bias", "their key: dtypes, shapes, strides,\nalignment, which are one tensor"),
+        ("memory", "b", "parts, c", "how each is made: shape, dtype,\nand in which order"),
+        ("launches", "g", "two kernels", "compiled kernel, grid, numbers;\neach address as (which, bytes on)"),
+        ("results", "p", "c", "which memory, as which shape"),
+    )
+    for row, (name, kind, holds, written) in enumerate(rows):
+        y = 48 + 70 * row
+        panel.box(4, y, 100, 50, kind, f"{name}\n{holds}")
+        panel.box(128, y, 228, 50, "", written)
+        panel.arrow(104, y + 25, 126, y + 25)
+        if row + 1 < len(rows):
+            panel.arrow(242, y + 50, 242, y + 68)
+    return Picture(
+        "From the third call on Python goes down the right column: look up the key, allocate, put today's addresses into the "
+        "launches, hand out the results. No address of the recorded call is kept.",
+        "A record has four parts. " + ". ".join(
+            f"{name}, here {holds}: {written.replace(chr(10), ' ')}" for name, _, holds, written in rows
+        ) + ".",
+        [panel],
+    )  # fmt: skip
+
+
+@picture
 def short_kernels():
     """Wall time of a call over the time of its kernel: a row of calls takes whichever is longer."""
     found = figures.first(card.ROOT, "experiments/host_time")["breakdown"]

@@ -66,7 +66,10 @@ def included(found):
 
 
 #: What a guide's sentences say of names that its snippets use, and that are of no interest there.
-SAID = {"profiling": {"MODULES", "SHAPE", "CALLS", "COUNTED"}}
+SAID = {
+    "profiling": {"MODULES", "SHAPE", "CALLS", "COUNTED"},
+    "compile-and-export": {"torch", "device", "scale", "scale_rows_forward"},
+}
 
 
 def undefined(text, said=()):

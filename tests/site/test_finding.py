@@ -29,7 +29,7 @@ SEARCHES = {
     "cannot be accessed from Triton": [ERRORS, "faq/"],
     "cpu tensor": [ERRORS, "faq/"],
     "index a tile": [ERRORS, "learn/tiles_and_pointers/"],
-    "torch.compile of my own kernel": ["faq/", "guides/from-pytorch/"],
+    "torch.compile of my own kernel": ["faq/", "guides/compile-and-export/"],
     "0 active drivers": [ERRORS, "guides/debugging/"],
     "does not require grad": [ERRORS],
     "no": [ERRORS, "faq/", "guides/debugging/"],  # not "noisy"
@@ -64,7 +64,7 @@ SEARCHES = {
     "tl.load": ["learn/first_kernel/", "reference/triton-language/"],
     "tl.sum": ["learn/softmax/", "reference/triton-language/"],
     "erf": ["reference/triton-language/"],
-    "torch.compile": ["guides/from-pytorch/", "guides/should-you-write-a-kernel/"],
+    "torch.compile": ["guides/compile-and-export/", "guides/should-you-write-a-kernel/"],
     "FlexAttention": ["guides/should-you-write-a-kernel/"],
     "CUTLASS": ["guides/should-you-write-a-kernel/"],
     "layernom": ["kernels/classics/layernorm/", "kernels/fast/layernorm/"],  # a letter is missing
