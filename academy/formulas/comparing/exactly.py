@@ -68,11 +68,12 @@ class Outcome:
 
 @dataclass
 class Expected:
-    """What the formulas of a case give: residues by result, for these inputs, and the memory that both are known in."""
+    """What the formulas of a case give, by result, for these inputs, whose own residues are `known`. (Not the memory of
+    the session: it holds every number on the way, which for a recurrence are gigabytes.)"""
 
     inputs: dict[str, Any]
     residues: dict[str, np.ndarray]
-    memory: Memory
+    known: dict[str, np.ndarray]
     lost: dict[str, int]
     dims: dict[str, int]
     row_shape: tuple[int, ...]
@@ -124,7 +125,9 @@ class _Exactly(_Run):
             share = min((float(each.any(-1).mean()) for each in decided.values() if each.size), default=1.0)
             if share > most:
                 lost = {f"in the formula: {name}": count for name, count in session.lost.items()}
-                best, most = Expected(inputs, found, session.memory, lost, self.dims, self.row_shape), share
+                floats = {name: x for name, x in inputs.items() if torch.is_tensor(x) and x.is_floating_point()}
+                known = {name: session.of(x) for name, x in floats.items()}
+                best, most = Expected(inputs, found, known, lost, self.dims, self.row_shape), share
             if share == 1:
                 break
             self.again = _undecided_rows([decided[name] for name, _, summed in self.targets() if not summed])
@@ -133,8 +136,10 @@ class _Exactly(_Run):
 
     def compared_with(self, expected: Expected) -> tuple[dict[str, Verdict], dict[str, int]]:
         """Run the kernels on these inputs: the verdicts, and what was lost."""
-        self.dims, self.row_shape = expected.dims, expected.row_shape
-        with without_rounding(self.atoms, expected.memory) as session:
+        self.dims, self.row_shape, memory = expected.dims, expected.row_shape, Memory()
+        for name, residues in expected.known.items():
+            memory.put(expected.inputs[name], residues)
+        with without_rounding(self.atoms, memory) as session:
             outputs, gradients = self.ours(expected.inputs)
             got = {f"result {n}": out for n, out in enumerate(outputs)} | gradients
             made = {name: session.compare(got[name], res) for name, res in expected.residues.items() if name in got}
