@@ -26,7 +26,7 @@ to speak of: by then products and attention are most of the step, and there the 
 replace them, a step goes from [[bench: capstone/ladder/dropout/step_ms]] to
 [[bench: capstone/ladder/attention/step_ms]] for attention, and to [[bench: capstone/ladder/products/step_ms]] for the
 products. The reason is the gradients of the weights. Such a gradient has as few elements as its weight: 768 x 768 make
-36 tiles of 128 x 128, for 132 multiprocessors. And each element is a sum of 16384 terms. cuBLAS divides such sums among
+36 tiles of 128 x 128, for 132 SMs. And each element is a sum of 16384 terms. cuBLAS divides such sums among
 programs, and our product doesn't.
 
 All of them are timed as CUDA graphs of a whole step with its optimizer, after some steps to warm up. Otherwise Python,

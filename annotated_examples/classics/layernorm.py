@@ -14,15 +14,14 @@ while the gradients of the parameters, `dgamma` and `dbeta` in other libraries, 
 [[tag: LN-gamma]] and [[tag: LN-beta]]. An average over a row stays inside one program. A sum over rows needs something
 from every program, and that is what makes the backward pass interesting.
 
-**What it costs.** Forward has to read `x` and write `y`, backward to read `dy` and `x` and write `dx`. In bfloat16 this
-is 4 and 6 bytes an element, for 8 and 13 operations. A GPU could do many times as many operations in the time it takes
-to move these bytes, so memory sets the limit: no version is faster than `bytes / bandwidth`. In the forward kernel
-here, one program takes one row. It goes over its row three times; for rows that fit in the cache only the first trip
-goes to memory. At 32768 rows of 4096, on an H200, that reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of
-copy speed. The backward pass reads `dy` and `x` along the rows for `dx`, and once more down the columns for the
-parameters: 10 bytes an element (4 + 4 read, 2 written) instead of 6. It reaches
-[[bench: layernorm/32768x4096/backward/lesson.share]]. How to move every byte once is the subject of
-[the fast version](../fast/layernorm.py).
+New on this page: a row that is read three times, a sum that needs every row, and who adds it up so that the bits are
+the same each time. Rows in chunks, lanes and masks are those of [softmax](../tutorials/softmax.py).
+
+**What it costs.** Memory sets the limit. In bfloat16, forward moves 4 bytes an element, and reaches
+[[bench: layernorm/32768x4096/forward/lesson.share]] of copy speed at 32768 rows of 4096, on an H200. Backward needs 6,
+and here moves 10: `dy` and `x` are read along the rows for `dx`, and once more down the columns for the parameters. It
+reaches [[bench: layernorm/32768x4096/backward/lesson.share]] of the 6. [The fast version](../fast/layernorm.py) moves
+every byte once.
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴, as in [softmax](../tutorials/softmax.py). `weight` and `bias` are optional vectors
@@ -57,50 +56,43 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
 
 # ## Forward: three trips over a row
 #
-# One program takes one row. The result needs the standard deviation of the whole row, and that needs the mean of the
-# whole row. So the program goes over its row three times. If the row is a few kilobytes, only the first trip waits for
-# memory: the row has just been loaded, and the cache still has it.
+# One program takes one row. The result needs the standard deviation, and that needs the mean. So the program goes over
+# its row three times. If the row is a few kilobytes, only the first trip waits for memory; then the cache has it.
 #
 # Why not two trips, with the shortcut $E[x^2] - E[x]^2$ for the variance? It is true, but numerically bad. For a row
 # around 10000 both terms are near 10⁸, where float32 numbers are 8 apart. A variance of 1 would be lost in that
 # rounding.
 #
-# As in [softmax](../tutorials/softmax.py) the row is taken in *chunks*, blocks of `BLOCK_N` columns; a *lane* is one
-# position in a block. The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The
-# first row is 2, 4, 2, 4, 8, 4.
+# The numbers in the notes come from a recorded run: five rows of 6 columns, in chunks of 4. The first row is 2, 4, 2,
+# 4, 8, 4.
 @triton.jit
 def layernorm_forward_kernel(
     x_ptr, weight_ptr, bias_ptr,  # (M, N), rows stride_xm apart; (N,), or None; (N,), or None
     y_ptr, mean_ptr, rstd_ptr,  # (M, N), contiguous; (M,) and (M,) in float32
     N, stride_xm, eps: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # Which row is mine? One program runs for each row, so my program's number is also my row's. It becomes int64 before
-    # it is multiplied: in a large tensor the product doesn't fit in 32 bits.
+    # One program runs for each row, so my program's number is also my row's, in 64 bits. The rows of `x` may lie
+    # further apart than they are long. `y` is new, and its rows lie side by side.
     row = tl.program_id(0).to(tl.int64)
-    # A pointer plus a number points that many elements further on. After these two lines the pointers point to the
-    # start of my row. The rows of `x` may lie further apart than they are long. `y` is new, and its rows lie side by
-    # side.
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # First trip: add up the row. Why is the sum a block of partial sums? Adding lane by lane needs no exchange between
-    # threads; the lanes themselves are added up once, after the loop. It all happens in float32. bfloat16 has 8
-    # significant bits, and a sum that reached 256 would ignore every further 1.
+    # First trip: add up the row, lane by lane, in float32. The lanes themselves are added up once, after the loop.
     acc = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
-        # Which columns are in this chunk? In the second round `pid=0, start=4: offs_n = [4, 5, 6, 7]`. The row ends
-        # before that, so the mask says which columns exist: `start=4: mask = [1, 1, 0, 0]`.
+        # Of the second chunk, `pid=0, start=4: offs_n = [4, 5, 6, 7]`, two columns exist: `start=4: mask = [1, 1, 0,
+        # 0]`.
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
-        # Lanes that the mask switches off get `other`. A zero doesn't disturb the sum: `start=4: x = [8, 4, 0, 0]`.
+        # A zero doesn't disturb the sum: `start=4: x = [8, 4, 0, 0]`.
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         acc += x
 
-    # [[tag: LN-mean]]. `tl.sum` adds up the lanes. The elements of the first row add up to 24, which is divided by the
-    # length of the row, not of the chunks: `mean = 4`. Why isn't that a plain `/`? On a GPU it compiles to a fast
-    # division, whose result may be off by two units in the last place. Around 10000 that is about 0.002, and the whole
-    # row would be shifted by as much. `tl.div_rn` rounds to the nearest number. It takes two float32, so `N` is
-    # converted. An argument that equals 1 is compiled in as a plain constant, which has no `.to`; `tl.cast` takes both.
+    # [[tag: LN-mean]]. 24 is divided by the length of the row, not of the chunks: `mean = 4`. Why isn't that a plain
+    # `/`? On a GPU it compiles to a fast division, whose result may be off by two units in the last place. Around 10000
+    # that is about 0.002, and the whole row would be shifted by as much. `tl.div_rn` rounds to the nearest number. It
+    # takes two float32, so `N` is converted. An argument that equals 1 is compiled in as a plain constant, which has no
+    # `.to`; `tl.cast` takes both.
     mean = tl.div_rn(tl.sum(acc, axis=0), tl.cast(N, tl.float32))
 
     # Second trip: add up the squared distances from the mean.
@@ -109,24 +101,21 @@ def layernorm_forward_kernel(
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        # Lanes outside of the row hold 0 − 4 by now, and each would add 16 to the sum of squares. `tl.where` takes its
-        # second argument where the mask is true and its third elsewhere, which sets them back to zero:
+        # Lanes outside of the row hold 0 − 4 by now, and each would add 16. `tl.where` sets them back to zero:
         # `start=0: centred = [-2, 0, -2, 0]` and `start=4: centred = [4, 0, 0, 0]`.
         centred = tl.where(mask, x - mean, 0.0)
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
     # A plain `/` will do for the variance: two units in its last place change each result by about a ten-millionth of
-    # itself. Then [[tag: LN-rstd]], one over the standard deviation; `tl.sqrt` takes the square root. `variance = 4`
-    # makes `rstd = 0.50`.
+    # itself. Then [[tag: LN-rstd]]: `variance = 4` makes `rstd = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
-    # Backward needs mean and rstd again. Each is one number per row, which is cheap to save. (They are stored without a
-    # mask, because the element for my row always exists.) The normalised row isn't saved; it is recomputed.
+    # Backward needs these two again, one number per row each. The normalised row isn't saved; it is recomputed.
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
-    # Third trip: [[tag: LN-Y]]. A caller may leave out weight or bias. Then `None` is passed instead of the pointer.
-    # That is known when the kernel is compiled, so these lines are simply missing from that version.
+    # Third trip: [[tag: LN-Y]]. If a caller leaves out weight or bias, `None` is passed instead of the pointer. That is
+    # known when the kernel is compiled, so these lines are simply missing from that version.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -137,8 +126,7 @@ def layernorm_forward_kernel(
         if bias_ptr is not None:
             y += tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         # The first row of the example, normalised, begins −1, 0, −1, 0. The third column has a bias of 1: `start=0: y =
-        # [-1.00, 0.00, 0.00, 0.00]`. The store rounds to the dtype of `y`. Its mask keeps lanes past the end of this
-        # row from writing: there the next row begins, which belongs to another program.
+        # [-1.00, 0.00, 0.00, 0.00]`. Past the end of this row begins the next one, which belongs to another program.
         tl.store(y_ptr + offs_n, y, mask=mask)
 
 
@@ -226,8 +214,8 @@ def layernorm_backward_columns_kernel(
 ):  # fmt: skip
     # A grid of two dimensions: a program has two numbers. `tl.program_id(0)` says which block of columns is mine. In
     # the example there are two, and the last one is half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`. `tl.program_id(1)`
-    # says which share of the rows. Neither has to be int64. Columns end below 2³¹, and so does `pid_m * N`, unless the
-    # tensor has `BLOCK_M` · 2³¹ elements or more. With 32 rows in a tile that is 2³⁶: `x` and `dy` would take 275 GB.
+    # says which share of the rows. (Neither has to be int64: with 32 rows in a tile `pid_m * N` stays below 2³¹ until
+    # `x` and `dy` take 275 GB.)
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
     pid_m = tl.program_id(1)
@@ -295,7 +283,7 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
 # computes both.
 #
 # Up to `num_programs` programs share the rows of a block of columns; with fewer tiles of rows than that, each program
-# gets one. With 4096 columns, 128 to a block, a limit of 64 means 2048 programs for the H200's 132 multiprocessors, and
+# gets one. With 4096 columns, 128 to a block, a limit of 64 means 2048 programs for the H200's 132 SMs, and
 # only 64 rows of partial sums. A tile of 32 rows by 128 columns means 32 elements per thread in each of the two
 # accumulators. The partial sums are added up in float32 and rounded to the parameter's dtype once. If `M` is zero there
 # are none, and their sum is zero.

@@ -11,16 +11,13 @@ Here `a` is the derivation's $X$ and `b` its $Y$. The result is $Z$ itself, or $
 [[tag: MM-X]] and [[tag: MM-Y]]. The same kernel computes these: it is given a transposed matrix, which is the same
 memory with its strides swapped.
 
-This page walks through the whole kernel in five steps, with every number of a small example. If you come from the
-[grouped lesson](../tutorials/matmul_grouped.py), you know steps 1 to 3. New are the activation as an argument and
-`SAVE_Z` in steps 4 and 5, the activation's backward pass as a kernel of its own, and `@opaque`, which lets the
-launcher run inside `torch.compile`.
+New on this page: the activation as an argument and `SAVE_Z`, in steps 4 and 5 of the kernel; the activation's backward
+pass as a kernel of its own; and `@opaque`, which lets the launcher run inside `torch.compile`. Steps 1 to 3 are those
+of the [grouped lesson](../tutorials/matmul_grouped.py).
 
 **What it costs.** `2 · M · N · K` operations, for `M · K + K · N` numbers read and `M · N` written. At M = N = K = 4096
 in bfloat16 there are 1365 operations for each byte. According to its data sheet an H200 does 206 in the time it takes
-to move one. So the limit is arithmetic, not memory: the floor is the operations divided by the rate of the tensor
-cores. Everything below serves to keep the tensor cores busy. How far that can be taken is the subject of
-[fast/matmul](../fast/matmul.py).
+to move one, so arithmetic sets the limit. [fast/matmul](../fast/matmul.py) keeps the tensor cores busier.
 
 **Contract.** `a` and `b` have two dimensions and the same dtype: float32, float16 or bfloat16. Any strides are allowed,
 including those of a transposed or expanded view, and nothing is copied. Sums are formed in float32, and the result has
@@ -57,38 +54,17 @@ def matmul_reference(a, b, activation=None):
 
 # ## Which program computes which tile
 #
-# C is cut into tiles of `BLOCK_M` x `BLOCK_N`, and each is the work of one program. Taken row by row, they would waste
-# the L2 cache. So the order is changed, or **swizzled**, as it is called: `GROUP_M` rows of tiles form a group, and
-# inside a group the programs walk down the columns. The [grouped lesson](../tutorials/matmul_grouped.py#a-better-order)
-# counts what that saves.
+# Tiles are taken in groups of `GROUP_M` rows, and within a group column by column, as [the grouped
+# lesson](../tutorials/matmul_grouped.py#a-better-order) explains. The example has 8 x 4 tiles of C and groups of 3
+# rows, of which the last has two.
 #
 # [[figure: products/last_group]]
-#
-# The example has 8 x 4 tiles of C and groups of 3 rows. These are the program ids, each at its tile:
-#
-# ```text
-#     pid_n = 0   1   2   3
-# pid_m = 0   0   3   6   9
-# pid_m = 1   1   4   7  10   group 0: programs 0 to 11
-# pid_m = 2   2   5   8  11
-#
-# pid_m = 3  12  15  18  21
-# pid_m = 4  13  16  19  22   group 1: programs 12 to 23
-# pid_m = 5  14  17  20  23
-#
-# pid_m = 6  24  26  28  30   group 2: programs 24 to 31,
-# pid_m = 7  25  27  29  31            two rows only
-# ```
 
 
 # ## The kernel, step by step
 #
 # The example multiplies a 16 x 16 by a 16 x 8 matrix in tiles of 2 x 2, with `2` elements of K at a time: 32
-# programs of eight loop steps. (On a GPU `tl.dot` needs at least 16 along K. The interpreter, where the example
-# runs, takes any tile.)
-#
-# Strides are counted in elements, not in bytes: `stride_am` is how many elements lie between one row of `a` and the
-# next. Triton multiplies by the size of an element, because `a_ptr` knows its dtype.
+# programs of eight loop steps. (On a GPU `tl.dot` needs at least 16 along K; the interpreter takes any tile.)
 @triton.jit
 def matmul_kernel(
     a_ptr,  # (M, K)
@@ -112,16 +88,10 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    # **Step 1: which tile of C is mine?** C has `num_pid_m = 8` rows and `num_pid_n = 4` columns of tiles. A full group
-    # is `GROUP_M * num_pid_n = 12` programs. Program 14 is in group `pid=14: pid // (GROUP_M * num_pid_n) = 1`, which
-    # starts at row `pid=14: pid // (GROUP_M * num_pid_n) * GROUP_M = 3`. Within the group it is number `pid=14: pid %
-    # (GROUP_M * num_pid_n) = 2`. Counted down three rows, that is row `pid=14: pid_m = 5` and column `pid=14: pid_n =
-    # 0`.
-    #
-    # The last group is where mistakes are made. It is smaller if `GROUP_M` doesn't divide the number of rows of tiles:
-    # the 8 rows leave `pid=29: num_pid_m - 2 * GROUP_M = 2` for it. Program 29 is number
-    # `pid=29: pid % (GROUP_M * num_pid_n) = 5` of this group. Counted down two rows, that is row `pid=29: pid_m = 7`
-    # and column `pid=29: pid_n = 2`. Counted down `GROUP_M` rows anyway, it would be row
+    # **Step 1: which tile of C is mine?** C has `num_pid_m = 8` rows and `num_pid_n = 4` columns of tiles, so a full
+    # group is `GROUP_M * num_pid_n = 12` programs. The last group is where mistakes are made: it has
+    # `pid=29: num_pid_m - 2 * GROUP_M = 2` rows. Program 29 is number `pid=29: pid % (GROUP_M * num_pid_n) = 5` of it:
+    # row `pid=29: pid_m = 7`, column `pid=29: pid_n = 2`. Counted down `GROUP_M` rows it would be row
     # `pid=29: 2 * GROUP_M + 5 % GROUP_M = 8`, which doesn't exist.
     pid = tl.program_id(0)
     num_pid_m = tl.cdiv(M, BLOCK_M)

@@ -1,7 +1,7 @@
 r"""
 # What the fast attention kernels share
 
-Tiles that the card's copy unit fetches, the stretches of keys that need a mask and those that need none, and the sizes
+Tiles that the card's TMA unit fetches, the stretches of keys that need a mask and those that need none, and the sizes
 of tiles.
 """
 
@@ -19,7 +19,7 @@ from annotated_examples.common.attention import OPEN
 
 # ## A tile by descriptor
 #
-# Since Hopper a card has a copy unit, the TMA. A load names the corner of a tile, and the unit fetches the whole of it:
+# Since Hopper a card has a TMA unit. A load names the corner of a tile, and the unit fetches the whole of it:
 # no thread computes an address. Past the end of the tensor it delivers zeros. But where sequences are packed, the next
 # sequence begins there. Its rows may hold anything, NaN too, and 0 · NaN is NaN. So a tile that crosses the end of its
 # sequence has them replaced by zeros.

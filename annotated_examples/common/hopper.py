@@ -1,7 +1,7 @@
 r"""
-# Tiles for the copy unit
+# Tiles for the TMA unit
 
-Hopper's copy unit (TMA) moves whole tiles between global and shared memory. It is told where a matrix lies by a
+Hopper's TMA unit moves whole tiles between global and shared memory. It is told where a matrix lies by a
 *descriptor*. It asks that every row begins at a multiple of 16 bytes. What several Gluon kernels need for that stands
 here.
 """
@@ -24,7 +24,7 @@ DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32:
 
 
 # A descriptor says where a matrix lies, and how large the tiles are that will be asked for. The layout belongs to it:
-# the copy unit writes a tile into shared memory *swizzled*, in an order that spreads each column over the 32 banks, and
+# the TMA unit writes a tile into shared memory *swizzled*, in an order that spreads each column over the 32 banks, and
 # the tensor cores read it so. `get_default_for` takes the widest swizzle that fits the tile's rows.
 def described(x, block):
     layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[x.dtype])
@@ -40,7 +40,7 @@ def matrix(buf):
     return buf.reshape([ROWS, COLUMNS])
 
 
-# Whether the copy unit can read a matrix where it lies: neighbours in a row lie side by side, and every row begins at a
+# Whether the TMA unit can read a matrix where it lies: neighbours in a row lie side by side, and every row begins at a
 # multiple of 16 bytes.
 def is_aligned(x):
     row = x.stride(0) * x.element_size()
@@ -60,7 +60,7 @@ def aligned(x):
     return x if is_aligned(x) else aligned_empty(*x.shape, x.dtype, x.device).copy_(x)
 
 
-# A persistent kernel has one program for each multiprocessor. The simulator has none; four programs are enough there
+# A persistent kernel has one program for each SM. The simulator has none; four programs are enough there
 # to see several tiles in each.
 def programs(tiles, index):
     if device.INTERPRET or index is None:

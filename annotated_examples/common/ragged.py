@@ -1,5 +1,5 @@
 r"""
-# Rows of one expert, fetched by the copy unit
+# Rows of one expert, fetched by the TMA unit
 
 Since Hopper a unit of the GPU copies whole tiles by itself, see [the fast product](../fast/matmul.py). What lies
 outside of a matrix it fills with zeros, and doesn't write. But the rows of an expert end in the middle of a matrix, and

@@ -47,7 +47,7 @@ def slots(programs, world):
 
 
 def resident(wanted):
-    """At most one program for each multiprocessor, so that all are running at once."""
+    """At most one program for each SM, so that all are running at once."""
     if device.INTERPRET:
         return max(1, min(wanted, 4))
     return max(1, min(wanted, torch.cuda.get_device_properties(device.DEVICE.index).multi_processor_count))
@@ -57,7 +57,7 @@ def symmetric_memory(numel, dtype=torch.float32, group=None, programs=None):
     """A `Symmetric` buffer of `numel` elements on every rank of the group; all ranks call this together.
 
     Args:
-        programs: how many programs of a kernel may use it at a time. Default: one for each multiprocessor.
+        programs: how many programs of a kernel may use it at a time. Default: one for each SM.
 
     Raises:
         TypeError, ValueError: numel or programs is no positive number.

@@ -14,7 +14,7 @@ This is a reading: the kernel is the plain [tiled product](../tutorials/matmul_b
 worth looking at is the order of its tiles, and that line.
 
 **What it costs.** The product's operations, and the bytes of a gather, `(R - 1) / R` of $X$. If they overlap
-completely, the longer of the two is all that shows. The copies must take no multiprocessors away, or the product slows
+completely, the longer of the two is all that shows. The copies must take no SMs away, or the product slows
 down by what they take: cards have copy engines for that.
 
 **Measured between two H100**, with 4096 rows a rank, K and N of 4096, in bfloat16: the gather alone takes
@@ -49,7 +49,7 @@ def all_gather_matmul_reference(x, w):
 #
 # `gathered` has the rows of all ranks, one rank's below the other's, and `arrived` a flag for each. The kernel is
 # persistent: as many programs as the card runs at once, each of which takes every `num_programs`-th tile. Here that is
-# no question of speed. A program that waits for a flag keeps its multiprocessor, and if all of them were taken by
+# no question of speed. A program that waits for a flag keeps its SM, and if all of them were taken by
 # programs that wait, a flag that a kernel sets could never be set.
 @triton.jit
 def gathered_matmul_kernel(
@@ -104,7 +104,7 @@ def gathered_matmul_kernel(
 # One after the other, in the order in which the product will ask: first my own rows, which are only moved within the
 # card, then the next rank's. A flag is set after the copy before it, on the same stream, so never too early.
 #
-# On a card a stream of its own does that, and its copy engine needs no multiprocessor. On a CPU it is a thread.
+# On a card a stream of its own does that, and its copy engine needs no SM. On a CPU it is a thread.
 def start_copies(memory, gathered, arrived, rows):
     """Fills `gathered` (world, rows, K) and sets the flags; returns a function that waits until all is done."""
 

@@ -10,7 +10,7 @@ heads of queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder
    the scale and the change of base are one factor. That takes it from [[bench: decode/ladder/lesson/forward_ms]] to
    [[bench: decode/ladder/no masks/forward_ms]].
 2. The lesson makes 512 parts in all, whatever the card has room for. Three programs fit on each of the 132
-   multiprocessors, so the last parts only begin when others are done, and by then most of the card is idle. With 256
+   SMs, so the last parts only begin when others are done, and by then most of the card is idle. With 256
    parts all of them run at once: [[bench: decode/ladder/all at once/forward_ms]].
 3. If the batch alone needs more programs than that, they run in several rounds. Then many short parts are better,
    because less work is left for the last round. With 64 sequences of 4096 keys 512 programs take

@@ -15,12 +15,12 @@ warp.
 
 Timed with batch 4, 16 heads, 4096 tokens; causal first, then unmasked.
 
-1. The card's copy unit (TMA) fetches the tiles. Exponentials are powers of 2, which the hardware has an instruction
+1. The card's TMA unit fetches the tiles. Exponentials are powers of 2, which the hardware has an instruction
    for, and the scale and the change of base are one factor. Tiles that every query sees as a whole have a loop of their
    own, without a mask: [[bench: flash_attention/ladder/nothing ahead/forward_ms]] and
    [[bench: flash_attention/ladder/nothing ahead/full_forward_ms]]. Each tile is waited for.
 2. The next two tiles of keys and values are on their way while this one is computed. Tiles are small, 64 queries and 64
-   keys, so that two or three programs fit on a multiprocessor: while one is at its softmax, the tensor cores work for
+   keys, so that two or three programs fit on an SM: while one is at its softmax, the tensor cores work for
    another. [[bench: flash_attention/ladder/two tiles ahead/forward_ms]] and
    [[bench: flash_attention/ladder/two tiles ahead/full_forward_ms]].
 3. Under a causal mask the last queries see the most keys. So their tiles start first, and short ones fill the gaps.
@@ -243,7 +243,7 @@ def attention_forward_kernel(
 # ## The launcher
 #
 # What was fastest on the card for heads of up to 64 and of up to 128 numbers. Each leaves room for two or three
-# programs on a multiprocessor: in registers, and in shared memory for `STAGES` tiles of keys and of values. The
+# programs on an SM: in registers, and in shared memory for `STAGES` tiles of keys and of values. The
 # descriptors are made here, one per tensor; what they can't describe goes to the lesson's kernels.
 FORWARD = {64: TileSizes(128, 128, 3, 4), 128: TileSizes(64, 64, 3, 4)}
 

@@ -17,33 +17,31 @@ The backward pass of [fast flash attention](flash_attention.py), with the result
 Forward keeps one sum in registers. Here the kernel for the keys keeps two, dK and dV, beside two tiles of scores, P and
 dS. Registers decide what is possible: a thread has 255 of them.
 
-The climb, causal, with batch 4, 16 heads and 4096 tokens. cuDNN took
-[[bench: flash_attention/ladder/cuDNN, backward/backward_ms]] in that run.
+The climb, causal, with batch 4, 16 heads and 4096 tokens:
+
+| step | time |
+|---|---:|
+| 1. tiles as forward, numbers by pointer | [[bench: flash_attention/ladder/numbers by pointer/backward_ms]] |
+| 2. numbers by descriptor | [[bench: flash_attention/ladder/numbers by descriptor/backward_ms]] |
+| 3. one kernel, five products | [[bench: flash_attention/ladder/one pass/backward_ms]] |
+| cuDNN | [[bench: flash_attention/ladder/cuDNN, backward/backward_ms]] |
 
 1. As forward: tiles by descriptor, powers of 2, full tiles without a mask, the longest tiles first. There are two
-   kernels as in the lesson, one for dQ and one for dK and dV:
-   [[bench: flash_attention/ladder/numbers by pointer/backward_ms]].
+   kernels as in the lesson, one for dQ and one for dK and dV.
 2. The kernel for the keys needs two numbers of each query, its log-sum-exp and its D. Fetched by pointers, they take as
-   many instructions as half of the softmax. The copy unit brings them for a whole tile at once. And a score is compared
-   with the ends of what its row sees, which are computed once per row:
-   [[bench: flash_attention/ladder/numbers by descriptor/backward_ms]].
+   many instructions as half of the softmax. The TMA unit brings them for a whole tile at once. And a score is compared
+   with the ends of what its row sees, which are computed once per row.
 3. Both kernels compute the scores and the gradients of the probabilities: seven products where five would do. One
-   kernel can make five if each tile of keys adds its part of dQ to a sum in memory. The additions come in any order, so
-   the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. It takes
-   [[bench: flash_attention/ladder/one pass/backward_ms]]. So two kernels are the default for two reasons: the same call
-   gives the same bits, and they are faster. `attention_backward(…, deterministic=False)` is there to be tried.
+   kernel makes five if each tile of keys adds its part of dQ to a sum in memory. The additions come in any order, so
+   the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. So two
+   kernels are the default; `attention_backward(…, deterministic=False)` is there to be tried.
 4. cuDNN stays ahead of two kernels. Without a mask it computes at
    [[bench: flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).rate]]. Seven products in its time would take
    1.4 times that rate, and cuBLAS, with two large matrices, reaches [[bench: device/matrix]]. So only five products can
    catch up. They are possible [below Triton](../gluon/flash_attention_backward.py), and in an order that is fixed: the
-   copy unit adds each part of dQ in memory, and a counter says whose turn it is. The bits are the same on every call.
-   That takes [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/ms]] causal and
-   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/ms]] unmasked. In the same run the two kernels take
-   [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/Triton.ms]] and
-   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/Triton.ms]], and cuDNN
-   [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] and
-   [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]]. So on a Hopper card large
-   dense calls with heads of 64 or 128 numbers go there. Everything else, and every other card, has the two kernels.
+   TMA unit adds each part of dQ in memory, and a counter says whose turn it is. The bits are the same on every call. So
+   on a Hopper card large dense calls with heads of 64 or 128 numbers go there. Everything else, and every other card,
+   has the two kernels. [Its page](../gluon/flash_attention_backward.py) has the times of both.
 
 **What it costs.** As the lesson.
 
@@ -207,7 +205,7 @@ def attention_backward_queries_kernel(
 # ## Backward for the keys and values
 #
 # The scores have a row for each key here, so every thread needs the numbers of many queries. That is 16 loads of four
-# bytes, if they come by pointer. The copy unit fetches those of a tile at once, provided that the numbers of a head
+# bytes, if they come by pointer. The TMA unit fetches those of a tile at once, provided that the numbers of a head
 # begin at a multiple of 16 bytes. Past the last query it brings the numbers of the next head. The mask hides whatever
 # comes of them.
 @triton.jit

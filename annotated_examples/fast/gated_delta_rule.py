@@ -15,7 +15,7 @@ walk can do all of it on its way.
 2. *One walk for the rest.* It asks the state, solves the chunk's system with the inverse, computes the outputs, and
    moves the state on. Nothing else is stored. Backward the same walk stores the states and the differences instead of
    the outputs.
-3. *The copy unit, and sums of gates*, as in [fast linear attention](linear_attention.py).
+3. *The TMA unit, and sums of gates*, as in [fast linear attention](linear_attention.py).
 4. *Backward: two sides.* A key asks, and it was written. The lesson's kernel for both has more sums than registers.
    Here one kernel has the keys that ask: they read from the same state as queries do. The other has those that were
    written, to which queries and later keys come back.

@@ -1,5 +1,5 @@
 r"""
-# Grouped products, fast: every expert ends where the copy unit stops
+# Grouped products, fast: every expert ends where the TMA unit stops
 
 The products of [the lesson](../moe/grouped_matmul.py):
 
@@ -17,7 +17,7 @@ GPU none of that is necessary. Each step was measured at 49152 rows of 64 expert
    [[bench: grouped_matmul/ladder/one loop/rows_ms]] and [[bench: grouped_matmul/ladder/one loop/back_ms]].
 3. **Tiles that are turned**, where 256 columns would reach beyond the edge:
    [[bench: grouped_matmul/ladder/turned/rows_ms]].
-4. Sums over rows with **two programs for each multiprocessor**:
+4. Sums over rows with **two programs for each SM**:
    [[bench: grouped_matmul/ladder/two programs/sums_ms]] instead of
    [[bench: grouped_matmul/ladder/one loop/sums_ms]].
 
@@ -61,7 +61,7 @@ from annotated_examples.moe.grouped_matmul import grouped_sums_forward as sums_b
 # ## Rows times the matrix of their expert
 #
 # The kernel is persistent, as [the fast product](../fast/matmul.py) is: as many programs as the GPU has
-# multiprocessors, each with one tile after the other. How many tiles there are, and whose rows each has, a small kernel
+# SMs, each with one tile after the other. How many tiles there are, and whose rows each has, a small kernel
 # writes [into a table](../common/ragged.py). `load_rows` and `store_rows` stop where the expert's rows end, so there is
 # no mask, and no address but the corner of a tile.
 #
@@ -141,7 +141,7 @@ def grouped_rows_kernel(
 # in, and nothing has to be masked. An expert without rows has one step of zeros.
 #
 # Sums are short: 768 rows are twelve steps. So a large share of the time goes into the end of a tile, where nothing is
-# multiplied. Two programs on each multiprocessor, with tiles half as large, cover that: while one stores, the other
+# multiplied. Two programs on each SM, with tiles half as large, cover that: while one stores, the other
 # multiplies.
 @triton.jit
 def grouped_sums_kernel(
@@ -176,7 +176,7 @@ def grouped_sums_kernel(
 # Turned tiles pay where they save columns. Where the matrix is transposed in memory, as the weights of a linear layer
 # are, they were ahead at every size. But experts with fewer than 256 rows would waste too much of them.
 def tiles_for_rows(R, E, N, transposed):
-    """The tile for R rows of E experts, its options, and how many programs a multiprocessor gets."""
+    """The tile for R rows of E experts, its options, and how many programs an SM gets."""
     if R <= 96 * E:
         return dict(BLOCK_M=64, BLOCK_N=128, BLOCK_K=128, TURNED=False), dict(num_warps=4, num_stages=2), 2
     if R >= 256 * E and (transposed or 0 < N % 256 <= 128):
@@ -295,7 +295,7 @@ def grouped_matmul(a, b, offsets, *, bias=None, out_dtype=None):
 # same number of rows takes [[bench: grouped_matmul/ladder/turned/skewed_rows_ms]] with turned tiles.
 #
 # Three things were tried and left out. Steps of 128 along K leave room for two stages only:
-# [[bench: grouped_matmul/ladder/deep steps/rows_ms]]. Two programs for each multiprocessor, which help the sums, take
+# [[bench: grouped_matmul/ladder/deep steps/rows_ms]]. Two programs for each SM, which help the sums, take
 # [[bench: grouped_matmul/ladder/two programs/rows_ms]] for rows: each has half a tile's columns, and fetches the rows
 # twice as often. And an expert's last tile may be nearly empty. Computed in a second launch that begins early, in tiles
 # of half as many rows, these ends took less time with nearly balanced counts, but more with skewed ones, and for the

@@ -11,11 +11,11 @@ gradients. Forward is one kernel instead of two, and the backward pass walks fas
 What is slow about the lesson? It writes a state for every chunk and reads it again, so that the outputs of all chunks
 can be computed at the same time. With heads of 128 numbers the states are twice as many bytes as q, k, v and o
 together in float32, and as many in bfloat16. Where there are enough heads, nobody has to wait for those: there is work
-for all multiprocessors even if each head is walked from end to end.
+for all SMs even if each head is walked from end to end.
 
 1. *Outputs on the way.* The walk has the state before each chunk at hand. So it computes the chunk's outputs from it,
    and no state is stored. Of q, k, v and o each element moves once.
-2. *The copy unit.* Tiles come by descriptor, those of the next chunk while this one is computed. Then no thread
+2. *The TMA unit.* Tiles come by descriptor, those of the next chunk while this one is computed. Then no thread
    computes an address, and no register holds what is on its way.
 3. *Sums of gates.* The lesson multiplies decays, which keeps all digits of float32. For 16-bit numbers a difference of
    two sums is exact enough, and a power of two is one instruction.
@@ -192,7 +192,7 @@ def join_kernel(
 
 # ## The launchers
 #
-# With 64 columns a state takes 64 registers of each of 128 threads, and two programs fit on a multiprocessor: while one
+# With 64 columns a state takes 64 registers of each of 128 threads, and two programs fit on an SM: while one
 # waits for a product, the tensor cores work for the other. With all 128 columns and eight warps only one program would
 # fit. Narrower values than that are padded to 64 columns on four warps, see the lesson, whose sizes these are.
 def tiles_of(q, v, BLOCK_T, BLOCK_E):

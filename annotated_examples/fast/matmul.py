@@ -85,9 +85,9 @@ def store_in_halves(desc, block, start_m, start_n):
     desc.store([start_m, start_n + half], right.to(desc.dtype))
 
 
-# ## One program for each multiprocessor
+# ## One program for each SM
 #
-# The kernel is **persistent**: there are only as many programs as the GPU has multiprocessors, and each computes one
+# The kernel is **persistent**: there are only as many programs as the GPU has SMs, and each computes one
 # tile after the other. `flatten` joins the loop over tiles and the loop along K, so that the next tile's loads are
 # already in flight while this one is stored. The tensor cores don't wait for a first load at the start of each tile.
 #
@@ -213,15 +213,15 @@ tuned_descriptor_kernel = device.autotune(
 # ## The last wave
 #
 # At 3072 in each direction C has 24 x 12 tiles of 128 x 256. These are two waves of 132 and 24 tiles more, which take
-# as long as a whole wave, because 108 multiprocessors have nothing to do. So the large tiles are used for whole waves
+# as long as a whole wave, because 108 SMs have nothing to do. So the large tiles are used for whole waves
 # only (`WAVES` is "whole"). A second launch of the same kernel computes what is left (`WAVES` is "last"): it cuts each
-# of these tiles into two or four `PIECES`, so that more multiprocessors share the work. In pieces of 128 x 64 the 24
+# of these tiles into two or four `PIECES`, so that more SMs share the work. In pieces of 128 x 64 the 24
 # tiles are 96. A piece takes more than a quarter of the time of its tile, though, because small tiles use the tensor
 # cores worse, and the second launch has to fill its buffers anew.
 #
 # The pieces don't depend on what the first launch computes. Usually a launch begins when all programs before it have
 # ended. `gdc_launch_dependents` says that the next one may begin as soon as there is room, if it was launched with
-# `launch_pdl` (programmatic dependent launch). So a multiprocessor that is done with its tiles takes a piece at once.
+# `launch_pdl` (programmatic dependent launch). So an SM that is done with its tiles takes a piece at once.
 # At its end each piece waits for the first launch, `gdc_wait`: whatever comes next relies on all of C.
 #
 # Whether it pays was measured on an H200 for 1 to 10 whole waves and 2176 and more terms in each sum. Elsewhere the
@@ -255,7 +255,7 @@ def options_of(configuration):
 # Nothing has to be rearranged in memory for that. A descriptor with three dimensions presents the same memory as one
 # matrix per phase.
 #
-# The tiles are smaller, too. Of tiles of 128 x 256, C has 8 x 12. An H200 has 132 multiprocessors, so 36 of them would
+# The tiles are smaller, too. Of tiles of 128 x 256, C has 8 x 12. An H200 has 132 SMs, so 36 of them would
 # have nothing to do. With 192 columns there are 8 x 16 tiles. As 192 isn't a power of two, a program keeps three
 # accumulators side by side, each `BLOCK_N` columns wide.
 @triton.jit
@@ -319,7 +319,7 @@ tuned_interleaved_kernel = device.autotune(INTERLEAVED_CONFIGURATIONS, key=[*SIZ
 # a multiple of 16, so its threads load every number of `a` separately. This kernel takes
 # [[bench: matmul_autotuned/1000x3000x5000/forward/ms]], cuBLAS
 # [[bench: matmul_autotuned/1000x3000x5000/forward/cuBLAS.ms]]. Both ideas were needed. Narrower tiles alone gained
-# nothing: they read more, and the cache was the limit. Interleaving alone left a quarter of the multiprocessors idle.
+# nothing: they read more, and the cache was the limit. Interleaving alone left a quarter of the SMs idle.
 # Two other attempts failed: copying `a` into padded rows first cost more than it gained, and dividing K among the
 # programs, so that all are busy, lost more in adding up the parts than it gained.
 
@@ -379,7 +379,7 @@ def can_interleave(a, a_order):
 
 @functools.cache
 def multiprocessors(device_index):
-    """How many multiprocessors the GPU has, or 0 if it has no TMA. The interpreter counts as a GPU with two."""
+    """How many SMs the GPU has, or 0 if it has no TMA. The interpreter counts as a GPU with two."""
     if device.INTERPRET:
         return 2
     properties = torch.cuda.get_device_properties(device_index)
@@ -393,8 +393,8 @@ def can_overlap(device_index):
 
 # ## Which kernel?
 #
-# Descriptors where possible. Does interleaving pay? A product is done when the busiest multiprocessor has computed all
-# of its tiles. Tiles with 192 columns reuse less than wider ones. So they have to give that multiprocessor considerably
+# Descriptors where possible. Does interleaving pay? A product is done when the busiest SM has computed all
+# of its tiles. Tiles with 192 columns reuse less than wider ones. So they have to give that SM considerably
 # less to do than tiles with 256, and no more than tiles with 128. Where all rows begin with a line, there is nothing to
 # interleave, and pieces in the last wave are faster than narrower tiles.
 def interleaving_pays(M, N, phases, programs):

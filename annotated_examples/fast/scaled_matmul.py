@@ -5,7 +5,7 @@ r"""
 `torch._scaled_mm` at every size. Three things hold it up, and each gets a kernel:
 
 1. Its threads compute addresses and masks, and each program waits for its first loads. With **fast sums** nothing else
-   is to be done, so the copy unit fetches, and programs stay for many tiles. At 4096 in each direction, one scale a
+   is to be done, so the TMA unit fetches, and programs stay for many tiles. At 4096 in each direction, one scale a
    row, that takes [[bench: scaled_matmul/ladder/fast sums/4096_ms]]. The library took
    [[bench: scaled_matmul/ladder/torch, one scale a row, fast sums/4096_ms]] before and
    [[bench: scaled_matmul/ladder/torch, one scale a row, fast sums/4096_again_ms]] after.
@@ -61,7 +61,7 @@ from annotated_examples.fp8.scaled_matmul import (
 
 # ## Fast sums: nothing but products
 #
-# [The fast product](matmul.py) of sixteen bits, with codes: tensor descriptors, one program for each multiprocessor,
+# [The fast product](matmul.py) of sixteen bits, with codes: tensor descriptors, one program for each SM,
 # and tiles of 128 x 256, with 171 operations for each byte that is loaded. `b` is given as the weight that it is the
 # transpose of, so both tiles lie along K, as Hopper's instruction for codes wants them.
 #
@@ -172,7 +172,7 @@ def multiprocessors(device_index):
     return 2 if device.INTERPRET else torch.cuda.get_device_properties(device_index).multi_processor_count
 
 
-# The copy unit isn't all: these tiles fill the shared memory of a data centre's card, more than twice that of others.
+# The TMA unit isn't all: these tiles fill the shared memory of a data centre's card, more than twice that of others.
 @functools.cache
 def has_room(device_index):
     return device.INTERPRET or torch.cuda.get_device_capability(device_index)[0] in (9, 10)
@@ -214,7 +214,7 @@ def few_rows(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum, group, *, 
     return c
 
 
-# A tile of 128 x 256, unless that leaves half of the multiprocessors idle.
+# A tile of 128 x 256, unless that leaves half of the SMs idle.
 def fast_sums(
     a, b, scale_a, scale_b, bias, out_dtype, *, BLOCK_M=128, BLOCK_N=None, BLOCK_K=128, GROUP_M=8, NUM_PROGRAMS=None
 ):
@@ -244,7 +244,7 @@ def below_triton(a, b, scale_a, scale_b, bias, out_dtype, blocks):
 
 # ## Which kernel?
 #
-# Without a copy unit, and with nothing to multiply, it is the lesson's. A tile of sums leaves through a descriptor, so
+# Without a TMA unit, and with nothing to multiply, it is the lesson's. A tile of sums leaves through a descriptor, so
 # a row of the result has to be a multiple of 16 bytes; if it isn't, the promoted product does it as well.
 @opaque(f"({OPERANDS}, bool use_fast_accum) -> Tensor", empty_product)
 def scaled_matmul_forward(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum=False, **tiles):

@@ -8,7 +8,7 @@ dense sequences, with or without a causal mask.
 
 What is left to gain? A step of the loop has two products and a softmax between them. The tensor cores do the products,
 and during the softmax they have nothing to do: [the fast version in Triton](../fast/flash_attention.py) waits for the
-scores, exponentiates, and only then issues the next product. Several programs on one multiprocessor fill a part of that
+scores, exponentiates, and only then issues the next product. Several programs on one SM fill a part of that
 gap. Here the gap is closed by hand, in two ways:
 
 - **Between groups of warps.** One warp fetches. Two groups of four warps, *warpgroups*, each own 64 queries, and share
@@ -22,7 +22,7 @@ It is the schedule of FlashAttention-3. [A copy](tile_copy.py) explains layouts,
 [the product](matmul.py) partitions and `warpgroup_mma`; both come first.
 
 **What it costs.** A tile of 128 queries and 128 keys, with heads of 128 numbers, keeps the tensor cores busy for 2048
-cycles. Meanwhile each of the two groups exponentiates 8192 scores, and a multiprocessor computes 16 exponentials in a
+cycles. Meanwhile each of the two groups exponentiates 8192 scores, and an SM computes 16 exponentials in a
 cycle: 1024 cycles for both. So the exponentials fit behind the products, if they overlap. If they don't, they make the
 step half as long again.
 
@@ -291,7 +291,7 @@ def consumer_partition(
         gl.store(lse_row + rows, (row_max + gl.log2(row_sum)) * LN2, mask=rows < T)
         one: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
         t = gl.sum(tile_s.index(n % 2).load(one), 0)
-        # Only when the copy unit has read the output may the next queries come into its place.
+        # Only when the TMA unit has read the output may the next queries come into its place.
         tma.store_wait(0)
         mbarrier.arrive(q_empty.index(W))
         n += 1
@@ -302,7 +302,7 @@ def consumer_partition(
 # Shared memory, barriers, partitions. `full` barriers expect one arrival, that of the fetching warp, and the bytes of a
 # copy. `empty` ones expect whoever reads the buffer: one group for its own queries, both for keys and values.
 #
-# The descriptors know where a sequence ends. Past its last row the copy unit delivers zeros, and stores nothing.
+# The descriptors know where a sequence ends. Past its last row the TMA unit delivers zeros, and stores nothing.
 @gluon.jit
 def attention_kernel(
     q_desc, k_desc, v_desc, o_desc,  # of (B, H, T, D), or Hk and S for k and v

@@ -22,13 +22,13 @@ Five would do: S, dP, dV, dK and dQ. Then a program has a tile of keys and keeps
 its part of dQ has to be added to a sum in memory, to which the tiles of all the other keys add, too. Two things make
 that cheap:
 
-- **The copy unit adds.** A tile of dQ goes through shared memory, and Hopper's copy unit adds it to global memory. No
+- **The TMA unit adds.** A tile of dQ goes through shared memory, and Hopper's TMA unit adds it to global memory. No
   thread waits for it.
 - **Everyone has a turn.** The sum of floats depends on the order. So the tiles of keys add in theirs: first tile 0,
   then tile 1, and so on, for each tile of queries. A counter says whose turn it is. Every call gives the same bits.
 
 Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first. What waits
-is the copy unit, while the next step is being computed. A tile of keys whose turn is further away stops once, and is
+is the TMA unit, while the next step is being computed. A tile of keys whose turn is further away stops once, and is
 behind the others from then on.
 
 [[figure: below/sums_in_turn]]
@@ -41,13 +41,16 @@ the call is over. Besides o, the log-sum-exp and the gradients, the kernels in T
 Could dQ be written in place, into the front of the sums? Then the gradient would hold on to twice the memory it needs,
 for as long as it lives.
 
-**Measured on an H200**, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers: causal
-[[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/ms]], unmasked
-[[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/ms]]. In the same run cuDNN took
-[[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] and
-[[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]], and the two kernels in Triton
-[[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/Triton.ms]] and
-[[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/Triton.ms]].
+**Measured on an H200**, in one run, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers:
+
+| backward | time |
+|---|---:|
+| causal, this page | [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/ms]] |
+| causal, two kernels in Triton | [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/Triton.ms]] |
+| causal, cuDNN | [[bench: gluon_flash_attention:causal/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] |
+| unmasked, this page | [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/ms]] |
+| unmasked, two kernels in Triton | [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/Triton.ms]] |
+| unmasked, cuDNN | [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] |
 
 **Where it falls behind.** Each launch makes seven descriptors in Python. So small calls stay in Triton; [the fast
 version](../fast/flash_attention.py) decides.
@@ -80,7 +83,7 @@ from annotated_examples.common.hopper_sums import pass_turn, tma_add, wait_for_t
 # ## Two numbers of each query
 #
 # A first kernel computes what all tiles of keys need of a query: its log-sum-exp in base 2, and D, [[tag: AT-D]]. It
-# also sets the counters to 0. Past the last query of a head, both numbers are 0, and the copy unit brings zeros for its
+# also sets the counters to 0. Past the last query of a head, both numbers are 0, and the TMA unit brings zeros for its
 # query and its upstream gradient. So P is 1 there, dP is 0, and nothing comes of it.
 @gluon.jit
 def row_numbers_kernel(
@@ -159,7 +162,7 @@ def queries_of(step, head, sizes):
 # ## One warp: the loads
 #
 # Keys and values once for each tile, and for each step queries, upstream gradients and their two numbers, which belong
-# into the same buffer of the ring. The copy unit brings the tiles. The numbers are 64 floats each, which the warp
+# into the same buffer of the ring. The TMA unit brings the tiles. The numbers are 64 floats each, which the warp
 # carries itself: loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so who
 # waits for the barrier sees them, too.
 #
@@ -220,10 +223,10 @@ def next_ticket(tile_s, n):
 # ## Another warp: the sums
 #
 # When both groups are done with a step, their halves of dQ lie in shared memory. This warp waits for its turn, has the
-# copy unit add them, gives the buffer back, and passes the turn on. The first keys don't add, they store. So nobody has
+# TMA unit add them, gives the buffer back, and passes the turn on. The first keys don't add, they store. So nobody has
 # to set the sums to zero before.
 #
-# Two waits, one after the other. The copy unit has *read* the tile: the groups may overwrite it. The tile has
+# Two waits, one after the other. The TMA unit has *read* the tile: the groups may overwrite it. The tile has
 # *arrived*: the next program may add. [`pass_turn`](../common/hopper_sums.py) has the second one.
 @gluon.jit
 def sum_partition(
@@ -279,7 +282,7 @@ def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
 # The products are waited for in the order in which they were issued: dV, dQ, dK. dQ is written to shared memory while
 # dK is still being computed.
 #
-# **The fence comes last.** Threads have written dQ, and the copy unit reads it, hence the fence. It could stand before
+# **The fence comes last.** Threads have written dQ, and the TMA unit reads it, hence the fence. It could stand before
 # the last wait. But a fence right before a wait for products makes the assembler of CUDA 12.8, which Triton 3.6 and 3.7
 # bring along, crash.
 @gluon.jit
@@ -340,7 +343,7 @@ def step(
 # numbers. A group that finds no more tiles of keys takes tickets of a second kind, one for each tile of queries.
 #
 # Why not a kernel of its own at the end? Without a mask all tiles of keys take the same time, and in the measured call
-# there are 2048 of them for 132 multiprocessors. So in the sixteenth round only half of these have one. The others
+# there are 2048 of them for 132 SMs. So in the sixteenth round only half of these have one. The others
 # round meanwhile. A kernel of its own took nearly 3 % of the whole.
 @gluon.jit
 def round_queries(sums, turn_ptr, next_ptr, sizes, scale, BLOCK_M: gl.constexpr, D: gl.constexpr, CAUSAL: gl.constexpr):

@@ -1,7 +1,7 @@
 r"""
 # Matrix multiplication, below Triton
 
-[[tag: MM-Z]] once more, this time with everything done by hand: the copy unit brings tiles into a ring of buffers,
+[[tag: MM-Z]] once more, this time with everything done by hand: the TMA unit brings tiles into a ring of buffers,
 Hopper's tensor cores read them from shared memory, and two groups of warps take turns. [Tiles and
 barriers](tile_copy.py) comes first: layouts, `mbarrier`, phases and the ring are explained there.
 
@@ -16,7 +16,7 @@ At 8192 in each direction the second kernel takes [[bench: gluon_matmul/8192x819
 [[bench: gluon_matmul/8192x8192x8192/forward/cuBLAS.ms]], and [our fast version](../fast/matmul.py), written in Triton,
 [[bench: gluon_matmul/8192x8192x8192/forward/Triton.ms]].
 
-**Where it falls behind.** At 2048 every multiprocessor gets a single tile, so nothing overlaps with the next one:
+**Where it falls behind.** At 2048 every SM gets a single tile, so nothing overlaps with the next one:
 [[bench: gluon_matmul/2048x2048x2048/forward/ms]], and cuBLAS takes
 [[bench: gluon_matmul/2048x2048x2048/forward/cuBLAS.ms]].
 
@@ -93,7 +93,7 @@ def matmul_tile_kernel(
         fetch(a_desc, b_desc, a_s.index(stage), b_s.index(stage), full.index(stage), row, col, (k + STAGES) * BLOCK_K,
               k + STAGES < steps, B_NK)  # fmt: skip
 
-    # The way out: round, into shared memory, and the copy unit takes it from there. The fence is the one that
+    # The way out: round, into shared memory, and the TMA unit takes it from there. The fence is the one that
     # [the copy](tile_copy.py) explains.
     c_s.store(acc.to(c_desc.dtype))
     fence_async_shared()
@@ -128,7 +128,7 @@ def factor(b, B_NK: gl.constexpr):
 # in the end write a tile, while nothing is multiplied. `gl.warp_specialize` gives each job its own warps, its
 # *partition*. Partitions share nothing but shared memory, so they talk through barriers:
 #
-# - `full[s]`: buffer `s` holds the tiles of a step. The fetching warp announces, the copy unit completes.
+# - `full[s]`: buffer `s` holds the tiles of a step. The fetching warp announces, the TMA unit completes.
 # - `empty[s]`: buffer `s` may be overwritten. Whoever has multiplied arrives.
 #
 # Round and round: the fetcher waits for `empty`, a multiplier for `full`. And at the start, when all buffers are empty
@@ -208,7 +208,7 @@ def write(c_desc, acc, c_buf, row, col, HALVES: gl.constexpr):
     if HALVES == 2:
         half: gl.constexpr = acc.shape[1] // 2
         left, right = acc.reshape([acc.shape[0], 2, half]).permute((0, 2, 1)).split()
-        # The copy unit may still be reading what the last tile left here.
+        # The TMA unit may still be reading what the last tile left here.
         tma.store_wait(0)
         c_buf.store(left.to(c_desc.dtype))
         fence_async_shared()

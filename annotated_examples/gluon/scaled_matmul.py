@@ -33,13 +33,13 @@ a factor of its own, and a thread needs registers for 64 of them. Two groups hav
 [[bench: scaled_matmul/ladder/columns, three groups/8192_ms]]. The lesson takes
 [[bench: scaled_matmul/ladder/columns in Triton/8192_ms]].
 
-**Where it falls behind.** At 4096 there are 704 tiles of 192 x 128 for 132 multiprocessors, five each and 44 to spare:
+**Where it falls behind.** At 4096 there are 704 tiles of 192 x 128 for 132 SMs, five each and 44 to spare:
 [[bench: scaled_matmul/ladder/promoted, three groups/4096_ms]] against
 [[bench: scaled_matmul/ladder/torch, one scale a row/4096_ms]], and with blocks
 [[bench: scaled_matmul/ladder/blocks, three groups/4096_ms]] against
 [[bench: scaled_matmul/ladder/torch, scales of blocks/4096_ms]].
 
-**What was tried.** Two programs on a multiprocessor, in Triton, each with two tiles of 64 rows: the compiler waits for
+**What was tried.** Two programs on an SM, in Triton, each with two tiles of 64 rows: the compiler waits for
 a product right after it is issued, [[bench: scaled_matmul/ladder/promoted in Triton/4096_ms]] at 4096; with scales of
 blocks, in one tile, [[bench: scaled_matmul/ladder/blocks in Triton/4096_ms]]. Below Triton, a group with two sums that
 take turns, so that a product is in flight while the last one is added: the assembler finds that the additions read
@@ -236,7 +236,7 @@ def tiles_of(x, rows, columns):
 
 # Three groups or two? With scales of columns two, see above. Otherwise three overlap better. But their tiles are 192
 # rows high, and the last row of tiles, or the last wave of programs, may be emptier. So what counts is how many rows
-# the busiest multiprocessor computes.
+# the busiest SM computes.
 def groups_for(M, N, BLOCK_N, multiprocessors):
     def rows_of_the_busiest(groups):
         tiles = triton.cdiv(M, ROWS * groups) * triton.cdiv(N, BLOCK_N)

@@ -4,7 +4,7 @@ r"""
 Triton's compiler decides which thread holds which element, when a tile is fetched, and who waits for what. **Gluon** is
 the same language one floor down: here you write these decisions yourself. Why would you? Because the compiler doesn't
 always find the best ones, and because the fastest kernels on Hopper are made of them. This page has the three things
-that are new, with nothing else in the way: *layouts*, the *copy unit* with its *barriers*, and a *ring* of buffers.
+that are new, with nothing else in the way: *layouts*, the *TMA unit* with its *barriers*, and a *ring* of buffers.
 
 What it computes is almost nothing: a matrix times a number, [[tag: CP]]. The number keeps a tile from going straight
 through; someone has to touch it.
@@ -14,7 +14,7 @@ through; someone has to touch it.
 way at a time: while one tile is being written, the next ones are already coming.
 
 **Where it falls behind.** A copy is where one learns this, not where it pays: each thread has so little to do that the
-hardware hides the waiting by itself, with many small programs on each multiprocessor. For 16384 rows of 8192 the ring
+hardware hides the waiting by itself, with many small programs on each SM. For 16384 rows of 8192 the ring
 takes [[bench: tile_copy/16384x8192/forward/ms]], PyTorch's plain kernel
 [[bench: tile_copy/16384x8192/forward/eager.ms]]. In a [matrix product](matmul.py) there is more to hide.
 
@@ -87,7 +87,7 @@ def copy_lanes_kernel(
     gl.store(y_ptrs, (x.to(gl.float32) * scale).to(x.dtype), mask=mask)
 
 
-# ## The copy unit, and a barrier
+# ## The TMA unit, and a barrier
 #
 # The kernel above keeps every thread busy computing addresses, and its registers hold what is on the way. Hopper has a
 # unit that does this alone, the *tensor memory accelerator*, TMA: one thread says *this tile, into that buffer*, and
@@ -109,7 +109,7 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
     row = gl.program_id(0) * x_desc.block_type.shape[0]
     col = gl.program_id(1) * COLUMNS
 
-    # `expect` is the one arrival, and announces the bytes. `tma` has the copy unit's functions; `tma_load` starts a
+    # `expect` is the one arrival, and announces the bytes. `tma` has the TMA unit's functions; `tma_load` starts a
     # copy and returns at once.
     mbarrier.expect(full, x_desc.block_type.nbytes)
     tma_load(x_desc, [row, col], full, x_s)
@@ -121,7 +121,7 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
     x = x_s.load(layout)
     y_s.store((x.to(gl.float32) * scale).to(y_desc.dtype))
 
-    # The copy unit doesn't see shared memory through the same door as the threads. Its door is called the *async
+    # The TMA unit doesn't see shared memory through the same door as the threads. Its door is called the *async
     # proxy*. `fence_async_shared` makes what the threads have stored visible there. Leave it out, and on most days the
     # result is right.
     fence_async_shared()
@@ -151,7 +151,7 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
 # also for the store of this tile to be issued. Where one group of warps fetches and another computes, as in [the
 # product](matmul.py), a second barrier for each buffer says *empty*.
 #
-# The kernel is *persistent*: there are as many programs as multiprocessors, and each takes every `num_programs`-th
+# The kernel is *persistent*: there are as many programs as SMs, and each takes every `num_programs`-th
 # tile. Only so does a program have a next tile to ask for.
 @gluon.jit
 def copy_ring_kernel(

@@ -19,7 +19,7 @@ How much is there to gain? A kernel of this kind, with pointers and masks, at 40
 - cuBLAS in the same run: [[bench: matmul/ladder/cuBLAS/forward_ms]]
 
 And 128 x 256 is the wrong choice for a small product: one of 512 x 512 has eight such tiles, and an H200 has 132
-multiprocessors.
+SMs.
 
 **What it costs.** `2 · M · N · K` operations; the inputs and the result move once if all goes well. In 16 bits on an
 H200, from about six hundred in each direction on, the arithmetic takes longer than the memory traffic, and the limit is

@@ -233,7 +233,7 @@ def EXAMPLE():
 
 # ## Where it falls behind
 #
-# At 1024 in each direction the result has 8 x 8 tiles of 128 x 128, too few for 132 multiprocessors:
+# At 1024 in each direction the result has 8 x 8 tiles of 128 x 128, too few for 132 SMs:
 # [[bench: matmul_grouped/1024x1024x1024/forward/ms]] against [[bench: matmul_grouped/1024x1024x1024/forward/eager.ms]].
 # At 4096 there are enough, and it takes [[bench: matmul_grouped/4096x4096x4096/forward/ms]] against
 # [[bench: matmul_grouped/4096x4096x4096/forward/eager.ms]]. The [autotuned lesson](matmul_autotuned.py) chooses the

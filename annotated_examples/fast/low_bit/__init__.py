@@ -10,7 +10,7 @@ limit of the memory, which a few rows can reach, and to the library's speed with
 1. [Planes](planes.py). Each word is loaded once, and the product is summed number by number: all first numbers of the
    words, all second ones, and so on. The integers need no conversion to floats. With 16 rows, that went from
    [[bench: gemm/ladder/gemm/forward_ms]] to [[bench: gemm/ladder/split-K, every mode/forward_ms]].
-2. [A handful of rows](descriptors.py). The copy unit fetches the tiles, and a masked word goes to the tensor cores as
+2. [A handful of rows](descriptors.py). The TMA unit fetches the tiles, and a masked word goes to the tensor cores as
    it is. With one row, that went from [[bench: gemm_splitK/ladder/planes/1_row_ms]] to
    [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]].
 3. [Many rows](many_rows.py). A is put in order once, before the product. With 64 rows it takes

@@ -8,7 +8,7 @@ This kernel computes the same sums with a third to a half as many.
 
 Compiled for an H200, the loop over the planes has more than thirty instructions for each word that a thread unpacks.
 Many of them compute addresses, or carry numbers from the thread that loaded them to the thread that multiplies them.
-What replaces them: the copy unit fetches the tiles, a masked word is already what the tensor cores read, and half of
+What replaces them: the TMA unit fetches the tiles, a masked word is already what the tensor cores read, and half of
 the shifts are left out. With one row, that took the product from [[bench: gemm_splitK/ladder/planes/1_row_ms]] to
 [[bench: gemm_splitK/ladder/descriptors and half-words/1_row_ms]], and at last to
 [[bench: gemm_splitK/ladder/odd planes left in place/1_row_ms]].

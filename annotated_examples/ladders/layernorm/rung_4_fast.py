@@ -1,6 +1,6 @@
 r"""# The fast version
 
-**What was slow?** A multiprocessor has room for 64 warps, so for 4 of these rows at a time. With 8 numbers a thread,
+**What was slow?** An SM has room for 64 warps, so for 4 of these rows at a time. With 8 numbers a thread,
 that isn't enough to have in flight, and 512 threads wait for each other at every sum.
 
 **What changes?** Few threads, many elements each: two rows go to 8 warps, so each thread has 32 numbers. Rows too long

@@ -2,7 +2,7 @@ r"""# All three gradients in one trip
 
 **What was slow?** `dy` and `x` come from memory twice, once for each direction.
 
-**What changes?** There are only as many programs as multiprocessors, and each walks over many rows. It keeps its share
+**What changes?** There are only as many programs as SMs, and each walks over many rows. It keeps its share
 of `dweight` and `dbias` in registers from row to row, and stores it once, at the end. A small kernel adds up the
 shares.
 
@@ -21,7 +21,7 @@ WARPS = 16
 
 
 def walk_over_rows(dy, x, weight, bias, mean, rstd, NUM_STAGES):
-    """`(dx, dweight, dbias)` by one program for each multiprocessor, with `NUM_STAGES` - 1 rows in flight."""
+    """`(dx, dweight, dbias)` by one program for each SM, with `NUM_STAGES` - 1 rows in flight."""
     M, N = x.shape
     BLOCK_N = triton.next_power_of_2(N)
     P, _ = backward_schedule(x.device.index, x.element_size(), N, 1, BLOCK_N, WARPS)

@@ -1,7 +1,7 @@
 r"""# Rows are loaded ahead
 
 **What was slow?** A program asks for a row, waits for it, works on it, and only then asks for the next one. While it
-waits, its multiprocessor has nothing to do.
+waits, its SM has nothing to do.
 
 **What changes?** One number: the loop has three stages, so while one row is worked on, the next two are on their way.
 

@@ -1,12 +1,12 @@
-r"""# One program for each multiprocessor
+r"""# One program for each SM
 
 **What was slow?** Each program begins with a wait for its first tiles and ends with a store. Meanwhile, its tensor
 cores have nothing to do.
 
-**What changes?** There are as many programs as multiprocessors, and each computes one tile after the other. The loop
+**What changes?** There are as many programs as SMs, and each computes one tile after the other. The loop
 over tiles and the loop along K are one: the next tile's loads are on their way while this one is stored.
 
-**Predict:** 512 tiles on 132 multiprocessors: about four beginnings and ends less for each.
+**Predict:** 512 tiles on 132 SMs: about four beginnings and ends less for each.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton
