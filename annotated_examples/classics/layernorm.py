@@ -107,7 +107,7 @@ def layernorm_forward_kernel(
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
     # A plain `/` will do for the variance: two units in its last place change each result by about a ten-millionth of
-    # itself. Then [[tag: LN-rstd]]: `variance = 4` makes `rstd = 0.50`.
+    # itself. Then [[tag: LN-rstd]], with `tl.sqrt` for the square root: `variance = 4` makes `rstd = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
     # Backward needs these two again, one number per row each. The normalised row isn't saved; it is recomputed.

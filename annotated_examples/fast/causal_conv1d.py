@@ -5,10 +5,15 @@ The contract and the results of [the lesson](../recurrences/causal_conv1d.py), i
 the tensor. The formulas are the same: [[tag: CC]] and [[tag: CC-silu]] forward, [[tag: CC-dz]], [[tag: CC-dx]] and
 [[tag: CC-dw]] backward. What differs is where the last few tokens are kept: in registers.
 
-**What it costs.** The floor is `bytes / bandwidth`: 2 numbers moved for each element forward, 3 backward. At 8 x 4096 x
-4096 in bfloat16 forward takes [[bench: causal_conv1d/8x4096x4096/forward/ms]], the lesson
-[[bench: causal_conv1d/8x4096x4096/forward/lesson.ms]]; backward takes [[bench: causal_conv1d/8x4096x4096/backward/ms]],
-the lesson [[bench: causal_conv1d/8x4096x4096/backward/lesson.ms]].
+**What it costs.** The floor is the time in which 2 numbers are moved for each element forward, and 3 backward. At 8 x
+4096 x 4096 in bfloat16:
+
+| pass | time |
+|---|---:|
+| forward | [[bench: causal_conv1d/8x4096x4096/forward/ms]] |
+| forward, the lesson | [[bench: causal_conv1d/8x4096x4096/forward/lesson.ms]] |
+| backward | [[bench: causal_conv1d/8x4096x4096/backward/ms]] |
+| backward, the lesson | [[bench: causal_conv1d/8x4096x4096/backward/lesson.ms]] |
 
 **What is missing.** Backward needs about 29 instructions for each element: twelve are the products of the filter, and
 the SiLU's slope takes eight. Rows are requested early only where a thread's channels lie side by side, in a multiple of

@@ -11,27 +11,37 @@ activated and stored nothing is multiplied. So here all five products are those 
 [the fast grouped product](grouped_matmul.py), and between them stand short kernels that only move rows. At 8192 tokens
 with 6 of 64 experts, 2048 x 1408, in bfloat16 on an H200:
 
-- **The first product**, with the gather in its loads and SwiGLU at its end:
-  [[bench: moe_mlp/ladder/gate and up, fused/step_ms]]. By itself it takes
-  [[bench: moe_mlp/ladder/gate and up/step_ms]], the gather [[bench: moe_mlp/ladder/gather/step_ms]] and SwiGLU
-  [[bench: moe_mlp/ladder/SwiGLU/step_ms]].
-- **Back through the second product**, with SwiGLU's derivative and the weights at its end:
-  [[bench: moe_mlp/ladder/back through down, fused/step_ms]]. By itself
-  [[bench: moe_mlp/ladder/back through down/step_ms]], the gather as before, and the derivative
-  [[bench: moe_mlp/ladder/SwiGLU backward/step_ms]]. (These two were measured with `u` in bfloat16. Here it is float32,
-  see below, and twice as many bytes go out and come back.)
-- **The gradient of the first matrices**, with gathered rows: [[bench: moe_mlp/ladder/matrices, gathered/step_ms]]. With
-  rows in order [[bench: moe_mlp/ladder/matrices/step_ms]], and the gather once more.
+| step | time |
+|---|---:|
+| first product, gather in its loads, SwiGLU at its end | [[bench: moe_mlp/ladder/gate and up, fused/step_ms]] |
+| that product by itself | [[bench: moe_mlp/ladder/gate and up/step_ms]] |
+| the gather | [[bench: moe_mlp/ladder/gather/step_ms]] |
+| SwiGLU | [[bench: moe_mlp/ladder/SwiGLU/step_ms]] |
+| back through the second product, both fused | [[bench: moe_mlp/ladder/back through down, fused/step_ms]] |
+| that product by itself | [[bench: moe_mlp/ladder/back through down/step_ms]] |
+| the derivative of SwiGLU, and the weights | [[bench: moe_mlp/ladder/SwiGLU backward/step_ms]] |
+| gradient of the first matrices, with gathered rows | [[bench: moe_mlp/ladder/matrices, gathered/step_ms]] |
+| that gradient with rows in order | [[bench: moe_mlp/ladder/matrices/step_ms]] |
+
+(The way back was measured with `u` in bfloat16. Here it is float32, see below: twice as many bytes go out and come
+back.)
 
 The fused kernels were as good as we could make them: two loops, tiles of 128 x 128, three stages.
 
-**Against others.** The whole layer of that size, forward and backward, takes
-[[bench: moe_mlp/ladder/the layer/forward_ms]] and [[bench: moe_mlp/ladder/the layer/backward_ms]]. Liger's, after its
-own search, takes [[bench: moe_mlp/ladder/Liger/forward_ms]] and [[bench: moe_mlp/ladder/Liger/backward_ms]], and the
-one of transformers, with PyTorch's grouped product, [[bench: moe_mlp/ladder/transformers/forward_ms]] and
-[[bench: moe_mlp/ladder/transformers/backward_ms]]. At their peak the three hold
-[[bench: moe_mlp/ladder/the layer/memory_mib]], [[bench: moe_mlp/ladder/Liger/memory_mib]] and
-[[bench: moe_mlp/ladder/transformers/memory_mib]] MiB beside the inputs.
+**Against others.** The whole layer of that size, Liger's after its own search, and the one of transformers with
+PyTorch's grouped product. Memory is the peak beside the inputs:
+
+| the whole layer | measured |
+|---|---:|
+| forward: here | [[bench: moe_mlp/ladder/the layer/forward_ms]] |
+| forward: Liger | [[bench: moe_mlp/ladder/Liger/forward_ms]] |
+| forward: transformers | [[bench: moe_mlp/ladder/transformers/forward_ms]] |
+| backward: here | [[bench: moe_mlp/ladder/the layer/backward_ms]] |
+| backward: Liger | [[bench: moe_mlp/ladder/Liger/backward_ms]] |
+| backward: transformers | [[bench: moe_mlp/ladder/transformers/backward_ms]] |
+| memory, MiB: here | [[bench: moe_mlp/ladder/the layer/memory_mib]] |
+| memory, MiB: Liger | [[bench: moe_mlp/ladder/Liger/memory_mib]] |
+| memory, MiB: transformers | [[bench: moe_mlp/ladder/transformers/memory_mib]] |
 
 **What it costs.** The lesson's operations. The gathered rows are a matrix of the size of `y`. It is dropped before `y`
 is needed, so the forward pass holds no more memory at a time.
