@@ -20,8 +20,8 @@ the same each time. Rows in chunks, lanes and masks are those of [softmax](../tu
 **What it costs.** Memory sets the limit. In bfloat16, forward moves 4 bytes an element, and reaches
 [[bench: layernorm/32768x4096/forward/lesson.share]] of copy speed at 32768 rows of 4096, on an H200. Backward needs 6,
 and here moves 10: `dy` and `x` are read along the rows for `dx`, and once more down the columns for the parameters. It
-reaches [[bench: layernorm/32768x4096/backward/lesson.share]] of the 6. [The fast version](../fast/layernorm.py) moves
-every byte once.
+reaches [[bench: layernorm/32768x4096/backward/lesson.share]] of the speed at which the 6 could be copied. [The fast
+version](../fast/layernorm.py) moves every byte once.
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴, as in [softmax](../tutorials/softmax.py). `weight` and `bias` are optional vectors
@@ -107,7 +107,7 @@ def layernorm_forward_kernel(
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
     # A plain `/` will do for the variance: two units in its last place change each result by about a ten-millionth of
-    # itself. Then [[tag: LN-rstd]], with `tl.sqrt` for the square root: `variance = 4` makes `rstd = 0.50`.
+    # itself. Then [[tag: LN-rstd]]; `tl.sqrt` takes the square root. `variance = 4` makes `rstd = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
     # Backward needs these two again, one number per row each. The normalised row isn't saved; it is recomputed.
