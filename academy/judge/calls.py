@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from academy.judge import elements, verdict
+from academy.judge import elements, verdict, writes
 from academy.judge.findings import Remark, Wrong
 
 #: Of `trying`, which imports this.
@@ -112,6 +112,25 @@ def backward_twice(attempt: Attempt) -> None:
         attempt.near(f"result {number} after its backward pass", out.detach(), was)
 
 
+def rewritten(attempt: Attempt) -> None:
+    """The same tensors with other values in them: a result that is kept for an address, or for an object, is none."""
+    function, inputs = attempt.subject.function, attempt.inputs()
+    other = type(attempt)(attempt.subject, replace(attempt.trial, seed=attempt.trial.seed + 1)).inputs()
+    with torch.no_grad():
+        attempt.call(function, **inputs)
+        for name, value in other.items():
+            if elements.floating(value):
+                inputs[name].copy_(value)
+            else:
+                inputs[name] = value
+        wanted = verdict.named(attempt.call(function, **writes.copies(other)))
+        found = verdict.named(attempt.call(function, **inputs))
+    for name, value in found.items():
+        if elements.floating(value) and not bool(elements.same(value, wanted[name]).all()):
+            one, two = (torch.where(value.isfinite() & wanted[name].isfinite(), x, 0) for x in (value, wanted[name]))
+            attempt.near(f"{name} of the same tensors with other values in them", one, two)
+
+
 def afterwards(attempt: Attempt) -> None:
     """The random numbers that come next are no others, no memory of a call is kept for good, and what a call has
     returned is its caller's: the next call changes nothing of it."""
@@ -187,5 +206,5 @@ def _random_state_kept() -> Iterator[None]:
 
 
 PROCEDURES: dict[str, Callable[[Attempt], None]] = {
-    each.__name__: each for each in (rank, mixed, aliased, subsets, backward_twice, afterwards)
+    each.__name__: each for each in (rank, mixed, aliased, subsets, backward_twice, rewritten, afterwards)
 }

@@ -382,6 +382,7 @@ class Plan:
         if self.differentiable:
             yield self.trial("each set of inputs that require gradients", how="subsets")
             yield self.trial("a second backward pass", how="backward_twice")
+        yield self.trial("the same tensors with other values", how="rewritten")
         yield self.trial("random state and memory afterwards", how="afterwards")
 
     def _derivatives(self) -> Iterator[Trial]:
