@@ -19,12 +19,22 @@ LONG = ("causal_attention", "flash_attention", "gated_delta_rule", "linear_atten
 SECONDS = 600.0
 
 
+def tried(public) -> list[str]:
+    groups = ("layouts",) if device.INTERPRET and public.name in LONG else ALWAYS
+    groups += ("batch",) if public.batch else ()
+    return [each for each in public.groups if each in groups]
+
+
 @pytest.mark.parametrize("public", PUBLIC, ids=str)
 def test_hostile_inputs(public):
-    tried = ("layouts",) if device.INTERPRET and public.function in LONG else ALWAYS
-    tried += ("batch",) if public.batch else ()
-    report = Session(Given((public.subject(),), here=True), [each for each in public.groups if each in tried]).run()
+    report = Session(Given((public.subject(),), here=True), tried(public)).run()
     assert report.right, str(report)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="about the interpreter's time")
+def test_of_the_longest_one_group_is_tried():
+    """A name that is met nowhere would cost minutes in every run, and nobody would see it."""
+    assert {public.name for public in PUBLIC if "sizes" not in tried(public)} >= set(LONG)
 
 
 @pytest.mark.nightly
