@@ -71,7 +71,7 @@ def record():
     return Picture(
         "From the third call on Python goes down the right column: look up the key, allocate, put today's addresses into the "
         "launches, hand out the results. No address of the recorded call is kept.",
-        "A record has four parts. " + ". ".join(
+        f"A record has {len(rows)} parts, and is used from call 3 on. " + ". ".join(
             f"{name}, here {holds}: {written.replace(chr(10), ' ')}" for name, _, holds, written in rows
         ) + ".",
         [panel],
