@@ -188,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     mutate.add_argument("--only", choices=("equations", "kernels"), help="only this kind of mutant")
     mutate.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample of 32 a file (slow)")
     mutate.add_argument("--seen", action="store_true", help="say of kernels' mutants which comparison sees them")
+    mutate.add_argument("--fine", action="store_true", help="with --seen: changes of the size of rounding")
     mutate.add_argument("--write", action="store_true", help="with --seen: keep the table, for pages")
     mutate.set_defaults(run=_mutate)
     commands.add_parser("bench", help="measure the kernels on this machine's GPU", add_help=False)
@@ -277,8 +278,9 @@ def _mutate(arguments: argparse.Namespace) -> int:
     _existing(arguments.files)
     project = Project.here()
     files = _checked(arguments.files, [*project.derivations(), *project.kernels()], "derivations and kernels")
-    if arguments.write and not arguments.seen:
-        raise ValueError("--write keeps the table of --seen: name both")
+    for name in ("write", "fine"):
+        if getattr(arguments, name) and not arguments.seen:
+            raise ValueError(f"--{name} belongs to --seen: name both")
     if arguments.seen and arguments.only == "equations":
         raise ValueError("--seen is about kernels: leave out --only equations")
     if arguments.seen:
@@ -286,7 +288,7 @@ def _mutate(arguments: argparse.Namespace) -> int:
         from academy.formulas.mutation import seen
 
         chosen = None if files is None else {project.shown(file) for file in files}
-        return seen.main(project, chosen, arguments.all, arguments.write)
+        return seen.main(project, chosen, arguments.all, arguments.write, arguments.fine)
     return engine.main(files, arguments.only, arguments.all)
 
 

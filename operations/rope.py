@@ -107,17 +107,20 @@ def interleaved(module, q, k, omega, m, n):
 
 @case(**OF_HALF_SPLIT, values={"m": 3.0})
 def half_split(module, x, omega, m):
-    cos, sin = tables(m, omega, x)
-    return module.rope(one_head(x), one_head(x), cos, sin)[0][0, 0]
+    """Each row is a sequence of one token, with a table of its own."""
+    cos, sin = (table[:, None] for table in tables(m, omega, x))
+    x = x[:, None, None]
+    return module.rope(x, x, cos, sin)[0][:, 0, 0]
 
 
 @case(**OF_HALF_SPLIT, values={"m": -2.0}, sizes={"h": 5})
 def beside_features_that_are_not_turned(module, x, nabla_v, omega, m):
-    d, (cos, sin) = x.shape[1], tables(m, omega, x)
-    x, nabla_v = (one_head(torch.cat([values, values[:, :3]], 1)) for values in (x, nabla_v))
+    """The rows are heads of one token, two for each program."""
+    d, (cos, sin) = x.shape[1], (table[:1] for table in tables(m, omega, x))
+    x, nabla_v = (torch.cat([values, values[:, :3]], 1)[None, :, None] for values in (x, nabla_v))
     _, v = module.rope_forward(x, x, cos, sin, BLOCK_H=2)
     _, dx = module.rope_backward(nabla_v, nabla_v, cos, sin, BLOCK_H=2)
-    return v[0, 0, :, :d], {"x": dx[0, 0, :, :d]}
+    return v[0, :, 0, :d], {"x": dx[0, :, 0, :d]}
 
 
 # ---------------------------------------------------------------- what is measured

@@ -4,6 +4,9 @@ Made on the syntax tree of jitted functions, written back at the place in the so
 constants, dropped masks and mask terms, dropped `other`, swapped branches and arguments, exchanged functions and
 pointers, casts to too few bits, sums that forget what they had. A masked lane that is loaded behind the last reduction
 never reaches a result, so there `other` is left alone.
+
+Such a change is coarse. Fine ones are made as well, of the size of rounding: what a reader gets wrong and no tolerance
+sees. `of_source(source, fine=True)` gives these.
 """
 
 from __future__ import annotations
@@ -33,16 +36,21 @@ _LEFT_ALONE = set(
     input_precision allow_tf32 loop_unroll_factor disallow_acc_multi_buffer dtype sem scope""".split()
 )
 _HINTS = {"tl.max_contiguous", "tl.multiple_of", "tl.max_constancy"}
+#: Factors of fine changes: 1 + 2⁻²⁰, which is one in the seventh digit, and 1 + 2⁻²³, the float32 that follows 1.
+_DIGIT, _BIT = "1.00000095367431640625", "1.00000011920928955078125"
+#: Functions of floats, and reductions and choices that are floats if what they get is.
+_OF_FLOATS = set("exp exp2 log log2 sqrt rsqrt sqrt_rn sin cos erf tanh sigmoid fdiv div_rn dot dot_scaled".split())
+_PASS_ON = set("sum max min maximum minimum where cumsum trans reshape broadcast_to abs fma".split())
 _REDUCTIONS = {f"tl.{name}" for name in ("sum", "max", "min", "dot", "cumsum", "reduce", "argmax")}
 
 
-def of_source(source: str, every_function: bool = False) -> list[Mutant]:
+def of_source(source: str, every_function: bool = False, fine: bool = False) -> list[Mutant]:
     """All mutants of the jitted functions of a module, or of all functions at its top, in the order of the source; none
-    gives the source itself."""
+    gives the source itself. fine: those of the size of rounding, in place of the coarse ones."""
     found, seen = [], {source}
     top = [node for node in syntax.tree(source).body if isinstance(node, ast.FunctionDef)]
     for function in top if every_function else syntax.jitted_functions(source):
-        for mutant in _Kernel(source, function).mutants():
+        for mutant in (_Fine if fine else _Kernel)(source, function).mutants():
             if (changed := mutant.apply(source)) not in seen:
                 seen.add(changed)
                 found.append(mutant)
@@ -187,3 +195,86 @@ class _Kernel:
             yield self.change("operator", node, f"{target} {_OPERATORS[old]}= {value}")
         yield self.change("forget", node, f"{target} = {value}")
         yield self.change("drop statement", node, "pass")
+
+
+class _Fine(_Kernel):
+    """Changes as small as rounding: a factor near 1 (one in the seventh digit, or the last bit), an exponent or a
+    constant off by as much, no eps, n - 1 for n, a term of a sum left out, a mask one short."""
+
+    def __init__(self, source: str, function: ast.FunctionDef):
+        super().__init__(source, function)
+        self.arguments = {argument.arg for argument in function.args.args}
+        self.floats: set[str] = {name for name in self.arguments if "scale" in name or "eps" in name}
+        self.own = self.arguments | {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and _stored(n)}
+        made = [n for n in ast.walk(function) if isinstance(n, (ast.Assign, ast.AugAssign)) and n.value]
+        for _ in range(4):  # what a name gets may be made of names that come later, in a loop
+            for node in made:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+                self.floats |= names if self.floating(node.value) else set()
+
+    def floating(self, node: ast.AST) -> bool:
+        """Whether an expression is a number with a fraction, as far as its text says."""
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, float)
+        if isinstance(node, ast.Name):
+            return node.id in self.floats
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Subscript, ast.Tuple)):
+            return isinstance(getattr(node, "op", None), ast.Div) or any(map(self.floating, ast.iter_child_nodes(node)))
+        if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Attribute, ast.Name)):
+            return False
+        name = self.text(node.func).rsplit(".", 1)[-1]
+        if name in ("to", "zeros", "full", "load"):
+            given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in ("dtype", "other"))]
+            return any("float32" in self.text(each) or self.floating(each) for each in given)
+        passes_on = name in _PASS_ON or isinstance(node.func, ast.Name)
+        return name in _OF_FLOATS or (passes_on and any(map(self.floating, node.args)))
+
+    def factors(self, node: ast.AST) -> Iterator[Mutant]:
+        for operator, factor in (("factor", _DIGIT), ("last bit", _BIT)):
+            yield self.change(operator, node, f"({self.text(node)}) * {factor}")
+
+    # ---------------------------------------------------------------- rules, by type of node
+    def _assign(self, node: ast.Assign | ast.AugAssign | ast.Return) -> Iterator[Mutant]:
+        zeros = isinstance(node.value, ast.Call) and self.text(node.value.func) in ("tl.zeros", "tl.full")
+        if node.value and self.floating(node.value) and not isinstance(node.value, (ast.Tuple, ast.Constant)) | zeros:
+            yield from self.factors(node.value)
+
+    _augassign = _return = _assign
+
+    def _unaryop(self, node: ast.UnaryOp) -> Iterator[Mutant]:
+        yield from ()
+
+    def _binop(self, node: ast.BinOp) -> Iterator[Mutant]:
+        if isinstance(node.op, ast.Add) and isinstance(node.right, ast.Name) and "eps" in node.right.id:
+            yield self.change("no eps", node, self.text(node.left))
+        if isinstance(node.op, ast.Div) and isinstance(node.right, ast.Name) and not self.floating(node.right):
+            yield self.change("n - 1", node.right, f"({node.right.id} - 1)")
+
+    def _name(self, node: ast.Name) -> Iterator[Mutant]:
+        """Constants of the module, and numbers that the kernel is given."""
+        if node.id.isupper() and node.id not in self.own or node.id in self.arguments & self.floats:
+            yield self.change("digit", node, f"({node.id} * {_DIGIT})")
+
+    def _constant(self, node: ast.Constant) -> Iterator[Mutant]:
+        if isinstance(node.value, float) and 0 < node.value < float("inf"):
+            yield self.change("digit", node, repr(node.value * float(_DIGIT)))
+
+    def _compare(self, node: ast.Compare) -> Iterator[Mutant]:
+        if isinstance(node.ops[0], ast.Lt) and isinstance(right := node.comparators[0], ast.Name):
+            yield self.change("one short", right, f"{right.id} - 1")
+
+    def _call(self, node: ast.Call) -> Iterator[Mutant]:
+        name = self.text(node.func)
+        if name in ("tl.exp", "tl.exp2", "tl.log", "tl.log2"):
+            yield self.change("exponent", node.args[0], f"({self.text(node.args[0])}) * {_BIT}")
+        if name == "tl.sum" and self.floating(node.args[0]):
+            terms = self.text(node.args[0])
+            kept = f"tl.where(tl.arange(0, ({terms}).shape[-1]) != 3, {terms}, 0.0)"
+            yield self.change("term left out", node.args[0], kept)
+        if name == "tl.store" and self.floating(node.args[1]):
+            yield from self.factors(node.args[1])
+
+
+def _stored(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)

@@ -1,6 +1,5 @@
 """Every small change of a formula or a kernel is noticed, or is on the reviewed list with its reason."""
 
-import json
 import re
 from pathlib import Path
 
@@ -228,11 +227,10 @@ def test_it_is_said_which_comparison_sees_a_mutant(new, kind):
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
-def test_the_table_counts_each_mutant_once_and_keeps_date_and_commit(monkeypatch, capsys):
-    written = {}
-    monkeypatch.setattr(Path, "write_text", lambda path, text, *_: written.update({path.name: text}))
+def test_the_table_counts_each_mutant_once_and_keeps_date_and_commit(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(seen, "FILE", str(tmp_path / "seen.json"))
     assert seen.main(PROJECT, {VECTOR_ADD.path}, every=False, write=True) == 0
-    kept = json.loads(written["seen_mutants.json"])[VECTOR_ADD.path.as_posix()]
+    kept = seen.read(PROJECT.root, seen.FILE)[VECTOR_ADD.path.as_posix()]
     assert sum(kept["counts"].values()) == len(VECTOR_ADD.mutants()) and kept["counts"]["both"] > 5
     for kind in ("floats alone", "exact alone", "neither"):
         assert len(kept[kind]) == kept["counts"][kind]
@@ -240,7 +238,50 @@ def test_the_table_counts_each_mutant_once_and_keeps_date_and_commit(monkeypatch
     assert f"| {VECTOR_ADD.path.as_posix()} | {kept['counts']['both']} |" in capsys.readouterr().out
 
 
-def test_what_is_kept_is_of_kernels_that_exist():
-    kept = seen.read(PROJECT.root)
+FINE = """
+import triton
+import triton.language as tl
+from somewhere import SCALE
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, N, eps, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    x = tl.load(x_ptr + offs, mask=offs < N, other=0.0)
+    mean = tl.sum(x, axis=0) / N
+    y = tl.exp(x - mean) * SCALE / tl.sqrt(mean + eps)
+    tl.store(y_ptr + offs, -0.5 * y)
+"""
+SEVENTH, LAST = "1.00000095367431640625", "1.00000011920928955078125"
+
+
+def test_fine_changes_are_of_floats_and_of_the_size_of_rounding():
+    made = {(each.operator, each.old, each.new) for each in kernels.of_source(FINE, fine=True)}
+    assert {operator for operator, *_ in made} == set(
+        "factor,last bit,digit,exponent,no eps,n - 1,one short,term left out".split(",")
+    )
+    loaded = "tl.load(x_ptr + offs, mask=offs < N, other=0.0)"
+    assert {
+        ("factor", loaded, f"({loaded}) * {SEVENTH}"), ("last bit", "-0.5 * y", f"(-0.5 * y) * {LAST}"),
+        ("digit", "SCALE", f"(SCALE * {SEVENTH})"), ("digit", "eps", f"(eps * {SEVENTH})"),
+        ("digit", "0.5", "0.5000004768371582"), ("exponent", "x - mean", f"(x - mean) * {LAST}"),
+        ("no eps", "mean + eps", "mean"), ("n - 1", "N", "(N - 1)"), ("one short", "N", "N - 1"),
+        ("term left out", "x", "tl.where(tl.arange(0, (x).shape[-1]) != 3, x, 0.0)"),
+    } <= made  # fmt: skip
+    assert not [old for _, old, _ in made if "arange(0, BLOCK)" in old or "zeros" in old or old == "0.0"]
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
+def test_of_fine_changes_only_the_exact_comparison_sees_some(monkeypatch, tmp_path):
+    monkeypatch.setattr(seen, "FINE", str(tmp_path / "fine.json"))
+    assert seen.main(PROJECT, {VECTOR_ADD.path}, every=False, write=True, fine=True) == 0
+    counts = seen.read(PROJECT.root, seen.FINE)[VECTOR_ADD.path.as_posix()]["counts"]
+    assert counts["exact alone"] >= 2 and counts["both"] and not counts["neither"], counts
+
+
+@pytest.mark.parametrize("file", [seen.FILE, seen.FINE])
+def test_what_is_kept_is_of_kernels_that_exist(file):
+    kept = seen.read(PROJECT.root, file)
     assert kept and set(kept) <= {judge.path.as_posix() for judge in JUDGES}
     assert all(set(each["counts"]) == set(seen.KINDS) for each in kept.values())

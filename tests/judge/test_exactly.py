@@ -2,6 +2,8 @@
 
 import pytest
 
+from academy.book.layout import ROOT
+from academy.judge import kernel_mutants
 from academy.judge.subject import from_file
 from academy.judge.trials import GROUPS, USUAL, Plan
 from academy.judge.trying import attempt
@@ -88,6 +90,11 @@ FAULTS = {
 }
 
 
+#: Right kernels that others wrote, see `tests/corpus/outside`.
+OUTSIDE = """adamw_step batch_stats_welford bias_gelu_tanh causal_conv1d csr_spmv embedding_bag_mean geglu_packed
+host_descriptor_rowmean reverse_cumsum splitk_gemm heuristics_leaky_add bsr_matmul""".split()
+
+
 def trial_of(path, name, **said):
     (subject,) = [one for one in from_file(path, None) if one.name == name]
     (trial,) = Plan(subject).trials(["exact"])
@@ -104,6 +111,25 @@ def written(folder, fault="x", atoms=""):
 def test_a_fault_below_rounding_is_found(tmp_path, fault):
     outcome = trial_of(written(tmp_path, FAULTS[fault]), "faulty")
     assert outcome.state == "wrong" and "isn't the function that the reference is. out: another" in outcome.message
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_the_last_bit_of_a_factor_is_found_in_kernels_from_outside(tmp_path, name):
+    """1.2e-7 of a result, made by the engine in the file's last expression of floats."""
+    path = ROOT / f"tests/corpus/outside/right_{name}.py"
+    text = path.read_text("utf-8")
+    planted = [each for each in kernel_mutants.of_source(text, fine=True) if each.operator == "last bit"][-1]
+    wrong = tmp_path / path.name
+    wrong.write_text(planted.apply(text))
+    assert {outcome.state for outcome in exact_trials(path)} == {"right"}
+    found = list(exact_trials(wrong))
+    assert {outcome.state for outcome in found} == {"wrong"}
+    assert all("isn't the function that the reference is" in outcome.message for outcome in found)
+
+
+def exact_trials(path):
+    for subject in from_file(path, None):
+        yield from (attempt(subject, trial) for trial in Plan(subject).trials(["exact"]))
 
 
 def test_the_right_kernel_is_right(tmp_path):

@@ -3,6 +3,9 @@
 In floats (at most twice PyTorch's error), without rounding, both, or neither. One that only the first sees is the same
 function, less accurate or wrong in its memory, or one that can't be decided. One that only the second sees changes the
 function by less than rounding does. What neither sees is on the reviewed list, or a check is missing.
+
+With `--fine` the changes are of the size of rounding. What neither sees of these is the same function (a maximum that
+is subtracted and cancels), or lies where residues follow the floats.
 """
 
 from __future__ import annotations
@@ -20,19 +23,25 @@ from academy.command import trouble
 from academy.formulas.comparing import exactly
 from academy.formulas.mutation.engine import SAMPLE, Kernels, judges, possible, with_progress
 from academy.formulas.project import Project
+from academy.judge import kernel_mutants
 from academy.judge.mutants import Mutant, import_source, sample
 
-#: The table of all files that were looked at, for pages.
-FILE = "backprop_math/seen_mutants.json"
+#: The tables of all files that were looked at, for pages: of coarse changes, and of fine ones.
+FILE, FINE = "backprop_math/seen_mutants.json", "backprop_math/fine_mutants.json"
 KINDS = ("both", "floats alone", "exact alone", "neither", "stopped")
 
 
 @dataclass
 class Seen(Kernels):
-    """known: what the formulas give without rounding, for all mutants of a process."""
+    """known: what the formulas give without rounding, for all mutants of a process. fine: changes of the size of
+    rounding."""
 
     together: int = 8
     known: dict = field(default_factory=dict)
+    fine: bool = False
+
+    def mutants(self) -> list[Mutant]:
+        return kernel_mutants.of_source(self.text, fine=True) if self.fine else super().mutants()
 
     def verdict(self, mutant: Mutant, walls: bool = True) -> str:
         """One of KINDS. "stopped": it raised an error before there was anything to compare."""
@@ -52,14 +61,16 @@ class Seen(Kernels):
             return False
 
 
-def looked_at(project: Project, files: set[Path] | None, count: int | None) -> Iterator[tuple[Path, dict[str, Any]]]:
+def looked_at(
+    project: Project, files: set[Path] | None, count: int | None, fine: bool = False
+) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Each kernel file, how many mutants of a sample each of KINDS has, and the names of those that one comparison or
     none sees. (A mutant that crashes or never ends is "stopped".)"""
     for judge in judges(project, only="kernels"):
         if isinstance(judge, Kernels) and (files is None or judge.path in files):
-            mutants = possible(project, judge)
+            seen = Seen(judge.path, judge.text, judge.comparisons, fine=fine)
+            mutants = possible(project, seen)
             mutants = mutants if count is None else sample(mutants, count)
-            seen = Seen(judge.path, judge.text, judge.comparisons)
             made = [(each, what if what in KINDS else "stopped") for each, what in with_progress(seen, mutants)]
             names = {kind: [each.name for each, what in made if what == kind] for kind in KINDS[1:4]}
             counts = Counter(what for _, what in made)
@@ -74,10 +85,12 @@ def table(found: dict[str, Any]) -> list[str]:
     return head + [f"| {file} | {' | '.join(map(str, counts))} |" for file, counts in rows]
 
 
-def main(project: Project, files: set[Path] | None, every: bool, write: bool) -> int:
-    """Print a line for each mutant that not both see, and the table. write: keep it in FILE, with date and commit."""
+def main(project: Project, files: set[Path] | None, every: bool, write: bool, fine: bool = False) -> int:
+    """Print a line for each mutant that not both see, and the table. write: keep it in FILE, or FINE of the fine ones,
+    with date and commit."""
+    kept_in = FINE if fine else FILE
     found: dict[str, Any] = {}
-    for path, each in looked_at(project, files, None if every else SAMPLE):
+    for path, each in looked_at(project, files, None if every else SAMPLE, fine):
         found[path.as_posix()] = each
         for kind in KINDS[1:4]:
             print(*(f"{path}: {kind}: {name}" for name in each[kind]), sep="\n", end="\n" if each[kind] else "")
@@ -86,14 +99,14 @@ def main(project: Project, files: set[Path] | None, every: bool, write: bool) ->
         return 1
     print(*table(found), sep="\n", flush=True)
     if write:
-        kept = read(project.root) | {file: each | _now(project.root) for file, each in found.items()}
-        (project.root / FILE).write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n")
+        kept = read(project.root, kept_in) | {file: each | _now(project.root) for file, each in found.items()}
+        (project.root / kept_in).write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n")
     return 0
 
 
-def read(root: Path) -> dict[str, Any]:
-    """What is kept: file -> counts, names, date and commit."""
-    return json.loads((root / FILE).read_text("utf-8")) if (root / FILE).is_file() else {}
+def read(root: Path, file: str = FILE) -> dict[str, Any]:
+    """What is kept in FILE or FINE: kernel file -> counts, names, date and commit."""
+    return json.loads((root / file).read_text("utf-8")) if (root / file).is_file() else {}
 
 
 def _now(root: Path) -> dict[str, str]:
