@@ -30,7 +30,7 @@ LINES = (
         "exercises",
     ),
 )
-SPANS = ("tag", "bench", "run")
+SPANS = ("tag", "bench", "changes", "run")
 FENCE = re.compile(r"[ >]*(`{3,}|~{3,})")
 # A file that pymdownx.snippets puts in, and the name of a section of it, if any.
 SNIPPET = re.compile(r"""-{1,}8<-{1,} +["']([^"':]+)(?::(\w+))?""")

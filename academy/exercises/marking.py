@@ -19,7 +19,7 @@ from academy.book.exercise_files import Exercise
 from academy.book.syntax import import_path
 from academy.compiler.rules import allowed, refused
 from academy.compiler.rules.allowed import Raised
-from academy.exercises import watch
+from academy.exercises import watch, without_rounding
 from academy.exercises.answer import Answer
 from academy.exercises.questions import Asked, Failed, Questions
 
@@ -90,6 +90,7 @@ def _outcome(
         where = simulated if checks.simulated else where
         if compiled and device.INTERPRET and _compile(source, path, checks):
             where += "; its kernels compile for an H100"
+        second = without_rounding.verdict(checks, in_browser=sys.platform == "emscripten")
     except SyntaxError as error:
         lines = source.split("\n")[(error.lineno or 1) - 1 :]
         return "error", f"this is not valid Python: {error.msg}, in `{''.join(lines[:1]).strip()}`", error.lineno, None
@@ -101,7 +102,8 @@ def _outcome(
         if answer is not None:
             answer.close()
     cases = "1 check" if checks.cases == 1 else f"{checks.cases} checks"
-    return "passed", f"Right: {cases} passed{f', {where}' if checks.kernels else ''}.", None, None
+    said = f"Right: {cases} passed{f', {where}' if checks.kernels else ''}."
+    return "passed", f"{said} {second}." if second else said, None, None
 
 
 def _compile(source: str, path: Path, checks: Questions) -> bool:

@@ -167,6 +167,10 @@ class Questions:
                             self._compare(which, function, tuple(given), **options, strict=False)
                             break
 
+    def posed(self) -> dict[str, list[tuple[str, tuple, dict[str, Any]]]]:
+        """Of each function what was compared: case, arguments, and what `compare` was told."""
+        return {name: [(case, given, told) for case, given, _, told in cases] for name, cases in self._posed.items()}
+
     def _compare(
         self, case: str, function: str, arguments: tuple, want: Callable, name: str, exact: bool, kernel: bool,
         host: Collection[str], note: str = "", strict: bool = True,

@@ -11,7 +11,7 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.util import AtomicString
 
 from academy.book.directives import SPANS, pattern
-from academy.results import figures
+from academy.results import changes, figures
 from academy.site import project_parts
 from academy.site.conversion import Conversion
 
@@ -77,6 +77,15 @@ class Span(InlineProcessor):
             return _failure(key, "span")
         element = Element("span", {"class": "measured", "title": f"measured: {key}"})
         element.text = AtomicString(number)
+        return element
+
+    def changes(self, kind: str, written: str) -> Element:
+        """How many changes of kernels which comparison sees, in words."""
+        if not changes.FILES.get(kind) or not changes.read(kind, project_parts.ROOT):
+            self.conversion.problem(f"nothing was counted of {kind!r}: coarse, fine", written)
+            return _failure(kind, "span")
+        element = Element("span", {"class": "measured", "title": f"counted: {changes.FILES[kind]}"})
+        element.text = AtomicString(changes.said(kind, project_parts.ROOT))
         return element
 
     def run(self, key: str, written: str) -> Element:

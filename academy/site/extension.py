@@ -20,6 +20,7 @@
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number
+    [[changes: fine]]                                      how many changes of kernels which comparison sees
     [[run: classics/layernorm: KERNEL, pid=0: mean[0]]]    a number of a recorded run, with a link to its moment
 
 A mistake is logged as a warning, `path:line: message`, which fails `mkdocs build --strict`; `mkdocs serve` goes on and

@@ -1,11 +1,12 @@
 """The same function, or nearly? What a tolerance sees of a planted mistake, and what residues see."""
 
-import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from draw import Axes, Panel, Picture, bars, picture
+
+from academy.book import layout
+from academy.results import changes
 
 ROW = (1.25, -0.5, 2.0, 0.1, 3.5, -1.75)
 P, M = 23, 23**7
@@ -68,15 +69,12 @@ def planted():
     )
 
 
-@picture
-def mutants():
-    """The table of `academy mutate --seen --write`."""
-    text = (Path(__file__).resolve().parents[2] / "backprop_math/seen_mutants.json").read_text("utf-8")
-    files = json.loads(text)
-    sums = {kind: sum(each["counts"][kind] for each in files.values()) for kind in next(iter(files.values()))["counts"]}
-    both, floats, exact, neither, stopped = sums.values()
-    wrong = both + floats + exact
-    panel = Panel(240, "Small changes of kernels that give another result")
+def _seen(kind: str, title: str, kinds: str, only_floats: str) -> Picture:
+    """A table of `academy mutate --seen --write`."""
+    files, n = changes.read(kind, layout.ROOT), changes.counted(kind, layout.ROOT)
+    both, floats, exact, neither, stopped = (n[kind] for kind in next(iter(files.values()))["counts"])
+    wrong = n["changed"]
+    panel = Panel(240, title)
     rows = [
         ("seen by both", both),
         ("only in floats, within twice PyTorch's error", floats),
@@ -88,10 +86,22 @@ def mutants():
     panel.text(0, 222, f"seen by neither: {neither} more", "small")
     dates = sorted({each["date"] for each in files.values()})
     return Picture(
-        f"{sum(sums.values())} changes of {len(files)} kernel files, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, made by "
-        f"academy mutate: a sign, a mask, a factor. {stopped} of them end with an error. What only floats see is less "
-        "accurate, or reads memory that it shouldn't.",
+        f"{wrong + neither + stopped} changes of {len(files)} kernel files, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, made by "
+        f"academy mutate: {kinds}. {stopped} of them end with an error. {only_floats}",
         f"Of {wrong} changes that give another result, {both} are seen by both comparisons, {floats} only in floats and {exact} "
         f"only without rounding; {neither} are seen by neither.",
         [panel],
     )
+
+
+@picture
+def mutants():
+    less = "What only floats see is less accurate, or reads memory that it shouldn't."
+    return _seen("coarse", "Coarse changes of kernels that give another result", "a sign, a mask, a factor", less)
+
+
+@picture
+def fine():
+    kinds = "one in the seventh digit, or the last bit, of a factor, a constant or an exponent; no eps; a term left out"
+    same = "What neither sees is the same function, or lies where no case looks."
+    return _seen("fine", "Fine changes of kernels that give another result", kinds, same)

@@ -1,6 +1,7 @@
 """The checker and the format: cutting the starter, naming what is wrong, and its line."""
 
 import re
+import sys
 import textwrap
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from academy.runtime import device
 from academy import compiler
 from academy.book import exercise_files
-from academy.exercises import marking
+from academy.exercises import marking, without_rounding
 from academy.exercises.answer import Answer
 from academy.exercises.questions import Failed, Questions
 
@@ -214,6 +215,39 @@ def test_a_number_needs_no_interpreter_and_a_kernel_does():
     assert marking.mark("recurrences/rounds_of_a_scan", "answer = 19\n").message == "Right: 1 check passed."
     said = marking.mark("scale_and_add", exercise_files.named("scale_and_add").solution).message
     assert re.match(r"Right: \d+ checks passed, (in Triton's interpreter|compiled, on the GPU)", said)
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("rows/one_trip", "largest - smallest", "(largest - smallest) * 1.0000001"),
+        ("operations/rmsnorm_offset", "+ 1e-6)", "+ 1.0000005e-6)"),
+    ],
+)
+def test_a_right_answer_gets_a_second_verdict_and_a_remark_refuses_nothing(name, old, new):
+    text = exercise_files.named(name).solution
+    right, other = (marking.mark(name, each, 1, compiled=False) for each in (text, text.replace(old, new)))
+    assert right.state == other.state == "passed" and text.count(old)
+    assert right.message.endswith(f"{without_rounding.SAME}.")
+    assert "One remark, which refuses nothing" in other.message and "another function: element" in other.message
+
+
+@pytest.mark.interpreted
+def test_where_it_cannot_be_decided_nothing_is_said(monkeypatch):
+    name = "first_kernel/scale_and_add"
+    text = exercise_files.named(name).solution
+    plain = re.compile(r"Right: \d+ checks passed, in Triton's interpreter\.")
+
+    def broken(*_):
+        raise RuntimeError("no rule")
+
+    monkeypatch.setattr(without_rounding, "_compared", broken)
+    assert plain.fullmatch(marking.mark(name, text, 1, compiled=False).message)
+    monkeypatch.setattr(without_rounding, "_compared", lambda *_: {})
+    assert plain.fullmatch(marking.mark(name, text, 1, compiled=False).message)
+    monkeypatch.setattr(sys, "platform", "emscripten")  # torch is written in numpy there
+    assert without_rounding.verdict(None, in_browser=True) == ""
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")

@@ -8,6 +8,7 @@ import pytest
 
 from academy.book import layout
 from academy.book.splitter import split
+from academy.results import changes
 from academy.site import playground_page, project_parts
 from academy.traces import store
 from tests.site.conftest import ROOT
@@ -149,6 +150,13 @@ def test_any_text_can_draw_a_number_from_a_run(caplog):
 def test_a_wrong_key_is_a_problem(caplog, key, message):
     _, problems = convert(f"[[run: {key}]]", caplog)
     assert len(problems) == 1 and message in problems[0]
+
+
+def test_a_sentence_counts_which_comparison_sees_changes(caplog):
+    html, problems = convert("Now [[changes: fine]].", caplog)
+    assert not problems and f">{changes.said('fine', ROOT)}</span>." in html
+    _, problems = convert("Now [[changes: bold]].", caplog)
+    assert len(problems) == 1 and "nothing was counted of 'bold': coarse, fine" in problems[0]
 
 
 def test_without_triton_pages_say_so(monkeypatch, caplog):

@@ -25,9 +25,8 @@ from academy.formulas.mutation.engine import SAMPLE, Kernels, judges, possible, 
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants
 from academy.judge.mutants import Mutant, import_source, sample
+from academy.results import changes
 
-#: The tables of all files that were looked at, for pages: of coarse changes, and of fine ones.
-FILE, FINE = "backprop_math/seen_mutants.json", "backprop_math/fine_mutants.json"
 KINDS = ("both", "floats alone", "exact alone", "neither", "stopped")
 
 
@@ -86,27 +85,25 @@ def table(found: dict[str, Any]) -> list[str]:
 
 
 def main(project: Project, files: set[Path] | None, every: bool, write: bool, fine: bool = False) -> int:
-    """Print a line for each mutant that not both see, and the table. write: keep it in FILE, or FINE of the fine ones,
-    with date and commit."""
-    kept_in = FINE if fine else FILE
+    """Print a line for each mutant that not both see, and the table. write: keep it for pages, with date and commit."""
+    kind = "fine" if fine else "coarse"
     found: dict[str, Any] = {}
     for path, each in looked_at(project, files, None if every else SAMPLE, fine):
         found[path.as_posix()] = each
-        for kind in KINDS[1:4]:
-            print(*(f"{path}: {kind}: {name}" for name in each[kind]), sep="\n", end="\n" if each[kind] else "")
+        for seen_by in KINDS[1:4]:
+            print(
+                *(f"{path}: {seen_by}: {name}" for name in each[seen_by]), sep="\n", end="\n" if each[seen_by] else ""
+            )
     if not found:
         print("no kernel of these files is compared with a formula")
         return 1
     print(*table(found), sep="\n", flush=True)
     if write:
-        kept = read(project.root, kept_in) | {file: each | _now(project.root) for file, each in found.items()}
-        (project.root / kept_in).write_text(json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n")
+        kept = changes.read(kind, project.root) | {file: each | _now(project.root) for file, each in found.items()}
+        (project.root / changes.FILES[kind]).write_text(
+            json.dumps(dict(sorted(kept.items())), indent=1, ensure_ascii=False) + "\n"
+        )
     return 0
-
-
-def read(root: Path, file: str = FILE) -> dict[str, Any]:
-    """What is kept in FILE or FINE: kernel file -> counts, names, date and commit."""
-    return json.loads((root / file).read_text("utf-8")) if (root / file).is_file() else {}
 
 
 def _now(root: Path) -> dict[str, str]:
