@@ -228,7 +228,7 @@ def main() -> None:
         return
     if left_out := sanitizers.missing([NAME]):
         raise SystemExit(sanitizers.in_words(left_out))
-    rows = {(each["one"], each["two"]): each for each in experiment.kept(NAME, options.results)["rows"] or []}
+    rows = {(each["one"], each["two"]): each for each in experiment.kept(NAME, options.results, "rows")["rows"] or []}
     wanted = [pair for pair in pairs() if pair not in rows and options.only in " = ".join(pair)]
     end = time.monotonic() + 60 * options.minutes
     print(f"{len(rows)} rows are there, {len(wanted)} to go")

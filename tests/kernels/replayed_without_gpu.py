@@ -111,7 +111,7 @@ def told(value, tensors, new):
     """An address as (which tensor, where in it), new memory being numbered as it comes; all else as it is."""
     if isinstance(value, tuple | list):
         return tuple(told(each, tensors, new) for each in value)
-    if type(value) is int and value > 2**40:
+    if type(value) is int and value > 2**28:
         for name, tensor in tensors:
             begin = tensor.untyped_storage().data_ptr()
             if begin <= value < begin + tensor.untyped_storage().nbytes():
