@@ -239,7 +239,7 @@ def public_functions(text: str) -> list[str]:
         if not isinstance(node, ast.FunctionDef) or node.name.startswith("_") or node.name in _FIXED:
             continue
         documented = "Raises:" in (ast.get_docstring(node) or "")
-        plain = all(ast.unparse(decorator) == "replayed" for decorator in node.decorator_list)
+        plain = all(ast.unparse(decorator) in ("replayed", "seeded") for decorator in node.decorator_list)
         if documented and plain and not node.name.endswith(_INNER):
             found.append(node.name)
     return found
