@@ -39,7 +39,7 @@ PROSE_DEVICE = "nvidia-h200"
 NOT_YET = "not measured yet"
 #: Files in `experiments/`, results of scripts in `benchmarks/` that are no operation's.
 EXPERIMENTS = (
-    "measuring", "profiling", "huggingface", "host_time", "host_time_triton_3_7_1", "capstone", "capstone_options",
+    "measuring", "profiling", "huggingface", "host_time", "capstone", "capstone_options",
     "below_triton", "many_cards", "accumulation",
 )  # fmt: skip
 #: Our own providers, the one that is meant by "ours" first.

@@ -1,5 +1,7 @@
 """What a call costs before the GPU has anything to do, out of benchmarks/host_time.py's results."""
 
+import math
+
 from academy.results import figures
 
 import card
@@ -75,6 +77,50 @@ def record():
             f"{name}, here {holds}: {written.replace(chr(10), ' ')}" for name, _, holds, written in rows
         ) + ".",
         [panel],
+    )  # fmt: skip
+
+
+def _peers(times: dict[str, float]) -> dict[str, float]:
+    return {name: us for name, us in times.items() if name not in ("lesson", "fast", "launched by Triton")}
+
+
+@picture
+def every_call():
+    """Ours and the quickest peer of each operation, without a gradient, sorted by how many times its time ours takes."""
+    found = []
+    for row in figures.first(card.ROOT, "experiments/host_time")["calls"]:
+        peers = _peers(row["forward"])
+        if peers:
+            name = ": ".join(filter(None, (row["operation"], row["variant"])))
+            found.append(
+                (
+                    row["forward"].get("fast", row["forward"]["lesson"]),
+                    *min((us, peer) for peer, us in peers.items()),
+                    name,
+                )
+            )
+    found.sort(key=lambda each: each[1] / each[0])
+    half, panels = -(-len(found) // 2), []
+    at = lambda us: 185 + 170 * math.log10(us / 10) / 2  # noqa: E731
+    for rows, title in (found[:half], "Host time of a call, µs"), (found[half:], "and the other half"):
+        panel = Panel(50 + 20 * half, title)
+        for us in (10, 100, 1000):
+            panel.line([(at(us), 42), (at(us), 44 + 20 * half)], "rule")
+            panel.text(at(us), 36, us, "small", "middle" if us < 1000 else "end")
+        for place, (ours, peer, _, name) in enumerate(rows):
+            y = 55 + 20 * place
+            panel.text(0, y + 4, name, "small")
+            panel.line([(at(ours), y), (at(peer), y)], "rule")
+            panel.dot(at(peer), y, "a", radius=4)
+            panel.dot(at(ours), y, "b", radius=4)
+        panels.append(panel)
+    said = ", ".join(f"{name} {ours:.3g} µs, {whose} {peer:.3g}" for ours, peer, whose, name in found)
+    more = sum(ours > 2 * peer for ours, peer, *_ in found)
+    return Picture(
+        "Blue: ours. Amber: the quickest other one, mostly PyTorch's own function. A logarithmic scale. Ours takes more "
+        f"than twice its time in {more} of {len(found)} rows, and less in {sum(o < p for o, p, *_ in found)}.",
+        f"Host time of {len(found)} calls on tiny tensors, without a gradient: {said}.",
+        panels,
     )  # fmt: skip
 
 

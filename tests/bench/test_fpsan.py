@@ -2,13 +2,14 @@
 
 import json
 import subprocess
+from collections import Counter
 
 import pytest
 import torch
 
 from academy.book.layout import ROOT
 from academy.judge import public
-from academy.results import ladder
+from academy.results import figures, ladder
 from benchmarks import fpsan
 
 PAIRS = list(fpsan.pairs())
@@ -72,3 +73,14 @@ def test_a_process_that_stops_or_does_not_end_is_skipped_with_the_reason(monkeyp
     ended = subprocess.CompletedProcess([], -11, stdout="", stderr="x\nSegmentation fault\n")
     monkeypatch.setattr(fpsan.subprocess, "run", lambda *_, **__: ended)
     assert "-11: Segmentation fault" in json.dumps(fpsan.in_a_process("a.b.c", "d.e.f", 3))
+
+
+def test_the_guide_counts_what_the_card_said():
+    content = figures.first(ROOT, "experiments/fpsan")
+    count = Counter(row["verdict"] for row in content["rows"])
+    assert all(row["not in the ring"] for row in content["rows"] if row["verdict"] == "differs")
+    said = f"""On an {content["device"]} with Triton {content["versions"]["triton"]} it had time for {count.total()} pairs.
+    {count["same"]} have the same bits, and {count["same at whole sizes"]} has them where no lane is masked.
+    {count["differs"]} differ; all of these divide, take a logarithm or choose by order, which the ring doesn't have.
+    {count["skipped"]} did not get a verdict"""
+    assert " ".join(said.split()) in " ".join((ROOT / "docs/guides/without-a-tolerance.md").read_text("utf-8").split())

@@ -4,6 +4,9 @@ import pytest
 import torch
 
 from academy.bench import run
+from academy.book import layout
+from academy.judge import public
+from academy.results import figures
 from tests.bench.fake import FakeGpu, operation
 
 
@@ -141,6 +144,17 @@ def test_the_reference_gets_float64():
 
     measure(reference=reference)
     assert asked == [torch.float64]
+
+
+def test_every_public_function_has_its_host_time():
+    """In the file of the guide "What a call costs", forward and, if it is differentiable, with the backward pass."""
+    measured = {row["function"]: row for row in figures.first(layout.ROOT, "experiments/host_time")["functions"]}
+    wanted = {str(each): each for each in public.functions() if not each.module.startswith("distributed.")}
+    assert sorted(wanted) == sorted(measured)
+    for name, function in wanted.items():
+        for which in ("forward", "forward+backward")[: 1 + function.differentiable]:
+            assert measured[name][which].keys() == {"ours", "reference"}, name
+            assert all(us > 0 for us in measured[name][which].values())
 
 
 def test_host_time_of_all_but_torch_compile():

@@ -2,14 +2,17 @@
 
 import argparse
 import sys
+from collections import Counter
 
 import pytest
 
 from academy.runtime import device
 from academy.bench import experiment
+from academy.book.layout import ROOT
 from academy.judge import sanitizers
 from academy.judge.findings import Skipped, Wrong
 from academy.judge.trials import ON_A_CARD
+from academy.results import figures
 from benchmarks import sanitizers as table
 
 OURS = dict(table.ours())
@@ -63,3 +66,13 @@ def test_a_public_function_under_a_stand_in(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     row = table.judged("vector_add", OURS["tutorials.vector_add.vector_add"], "memcheck", 300)
     assert row["verdict"] == "right", row
+
+
+def test_the_guide_counts_what_the_card_said():
+    content = figures.first(ROOT, "experiments/sanitizers")
+    count = Counter((row["sanitizer"], row["verdict"]) for row in content["rows"])
+    said = f"""on an {content["device"]} with Triton {content["versions"]["triton"]}. memcheck found nothing in
+    {count["memcheck", "right"]}, and GSan nothing in {count["gsan", "right"]}. {count["gsan", "skipped"]} got no verdict
+    from GSan, mostly because they took longer than 75 seconds under it. In {count["gsan", "wrong"]} it reports"""
+    assert " ".join(said.split()) in " ".join((ROOT / "docs/guides/test-your-own-kernel.md").read_text("utf-8").split())
+    assert not any(count[sanitizer, "wrong"] for sanitizer in ("memcheck", "racecheck"))
