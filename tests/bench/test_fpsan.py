@@ -79,8 +79,9 @@ def test_the_guide_counts_what_the_card_said():
     content = figures.first(ROOT, "experiments/fpsan")
     count = Counter(row["verdict"] for row in content["rows"])
     assert all(row["not in the ring"] for row in content["rows"] if row["verdict"] == "differs")
-    said = f"""On an {content["device"]} with Triton {content["versions"]["triton"]} it had time for {count.total()} pairs.
-    {count["same"]} have the same bits, and {count["same at whole sizes"]} has them where no lane is masked.
+    said = f"""On an {content["device"]} with Triton {content["versions"]["triton"]} it had time for
+    {count.total()} pairs. {count["same"]} have the same bits,
+    and {count["same at whole sizes"]} has them where no lane is masked.
     {count["differs"]} differ; all of these divide, take a logarithm or choose by order, which the ring doesn't have.
     {count["skipped"]} did not get a verdict"""
     assert " ".join(said.split()) in " ".join((ROOT / "docs/guides/without-a-tolerance.md").read_text("utf-8").split())

@@ -72,7 +72,8 @@ def test_the_guide_counts_what_the_card_said():
     content = figures.first(ROOT, "experiments/sanitizers")
     count = Counter((row["sanitizer"], row["verdict"]) for row in content["rows"])
     said = f"""on an {content["device"]} with Triton {content["versions"]["triton"]}. memcheck found nothing in
-    {count["memcheck", "right"]}, and GSan nothing in {count["gsan", "right"]}. {count["gsan", "skipped"]} got no verdict
-    from GSan, mostly because they took longer than 75 seconds under it. In {count["gsan", "wrong"]} it reports"""
+    {count["memcheck", "right"]}, and GSan nothing in {count["gsan", "right"]}. {count["gsan", "skipped"]} got no
+    verdict from GSan, mostly because they took longer than 75 seconds under it.
+    In {count["gsan", "wrong"]} it reports"""
     assert " ".join(said.split()) in " ".join((ROOT / "docs/guides/test-your-own-kernel.md").read_text("utf-8").split())
     assert not any(count[sanitizer, "wrong"] for sanitizer in ("memcheck", "racecheck"))
