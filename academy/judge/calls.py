@@ -76,7 +76,7 @@ def aliased(attempt: Attempt) -> None:
 def subsets(attempt: Attempt) -> None:
     """Each set of inputs that require a gradient, none too: the results are the same, and the gradients."""
     inputs = attempt.inputs()
-    names = [name for name, value in inputs.items() if elements.floating(value)]
+    names = attempt.takers(inputs)
     sets = [chosen for size in range(len(names)) for chosen in combinations(names, size)]
     if len(sets) > _SETS:
         sets = [(), *((name,) for name in names), *combinations(names, len(names) - 1)]
@@ -92,7 +92,7 @@ def subsets(attempt: Attempt) -> None:
 def backward_twice(attempt: Attempt) -> None:
     """`backward(retain_graph=True)`, and once more: what was saved is still there, and so are the results."""
     inputs = attempt.inputs()
-    leaves, wanted = verdict.leaves(inputs, None if attempt.differentiable else ())
+    leaves, wanted = verdict.leaves(inputs, attempt.takers(inputs))
     outputs = verdict.named(attempt.call(attempt.subject.function, **leaves))
     attached = [out for out in outputs.values() if torch.is_tensor(out) and out.requires_grad]
     before = [out.detach().clone() for out in attached]

@@ -89,12 +89,17 @@ def mutants(report: Report) -> list[str]:
     return lines
 
 
+def _gradients(one: Judged) -> str:
+    beside = f"; {' and '.join(one.refused)} may not require one" if one.refused else ""
+    return _GRADIENTS[one.gradients] + beside
+
+
 # ---------------------------------------------------------------- in a terminal
 def show(report: Report, console: Console) -> None:
     for one in report.judged:
         console.rule(f"[bold]{plain(one.name)}[/] against {plain(one.against)}")
         console.print(_table(one))
-        console.print(_GRADIENTS[one.gradients], style="dim", highlight=False)
+        console.print(_gradients(one), style="dim", highlight=False)
         for remark in remarks(one):
             console.print(plain(remark), style="yellow", highlight=False)
         told, rest = told_apart(one)
@@ -214,7 +219,7 @@ def _body(report: Report) -> str:
                 if not wrong and not any(outcome.state == "right" for outcome in outcomes):
                     mark = "not tried"
                 parts.append(f"<tr><td>{group}<td class=quiet>{escape(about)}<td>{len(outcomes)}<td>{mark}")
-        parts.append(f"</table><p>{escape(_GRADIENTS[one.gradients])}</p>")
+        parts.append(f"</table><p>{escape(_gradients(one))}</p>")
         told, rest = told_apart(one)
         for outcome in chain.from_iterable(told):
             place = f"line {outcome.line}: " if outcome.line else ""

@@ -19,7 +19,7 @@ from academy.judge import batch, causes, configurations, kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
 from academy.judge.trials import GROUPS, USUAL, Plan, Trial, quick
-from academy.judge.trying import Attempt, Outcome, attempt, gradient_mode, ranks
+from academy.judge.trying import Attempt, Outcome, attempt, gradient_mode, ranks, refusing
 from academy.traces.observer import jitted_files
 
 #: Mutants of a file that are tried, at most.
@@ -69,7 +69,7 @@ Source = File | Given
 class Judged:
     """One function: what it was tried with, and what became of it. gradients: see `trying.gradient_mode`. stand_ins:
     what its file asked of a GPU that isn't there, in a sentence. against: its reference. helpers: other
-    files that have kernels of it."""
+    files that have kernels of it. refused: inputs that may not require a gradient, beside others that may."""
 
     name: str
     gradients: str
@@ -78,6 +78,7 @@ class Judged:
     stand_ins: str = ""
     against: str = ""
     helpers: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     #: Files of the function, its reference and its kernels, from the folder of the first -> SHA-256.
     hashes: dict[str, str] = field(default_factory=dict)
 
@@ -165,6 +166,7 @@ class Report:
                 {
                     "name": one.name,
                     "gradients": one.gradients,
+                    "refused": one.refused,
                     "sha256": one.hashes,
                     "outcomes": [each.as_json(one.cause(each) if each.bad else None) for each in one.outcomes],
                 }
@@ -318,7 +320,7 @@ def _plan(job: tuple[Source, list[str] | None, int, bool]) -> Iterator[Judged | 
     for subject, mode, plan in plans:
         against = f"{subject.name[:-1]}_reference, in place" if subject.derived else f"{subject.name}_reference"
         told: dict[str, Any] = dict(stand_ins=stand_in.used(), against=against, helpers=_helpers(subject))
-        told["hashes"] = replay.hashes(subject)
+        told |= dict(hashes=replay.hashes(subject), refused=sorted(refusing(subject)))
         yield Judged(subject.name, mode, plan.trials(groups), **told)
 
 

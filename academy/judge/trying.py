@@ -213,7 +213,7 @@ class Attempt:
         that require gradients; None: all that can."""
         given = writes.copies(inputs)
         above = upstreams if upstreams is not None else lambda outs: [self.upstream(out) for out in outs]
-        done = verdict.run(functools.partial(self.call, function), given, above, wanted if self.differentiable else ())
+        done = verdict.run(functools.partial(self.call, function), given, above, self.takers(inputs, wanted))
         found = done.outputs | {f"the gradient of {name}": grad for name, grad in done.gradients.items()}
         tensors = [value for value in given.values() if torch.is_tensor(value)]
         self.echoed[function] = {n for n, out in found.items() if any(writes.is_argument(out, one) for one in tensors)}
@@ -239,6 +239,13 @@ class Attempt:
         if "differentiable" not in known:
             known["differentiable"] = gradient_mode(self.subject, self.trial) == "gradients"
         return known["differentiable"]
+
+    def takers(self, inputs: dict[str, Any], wanted: Collection[str] | None = None) -> tuple[str, ...]:
+        """The inputs, of those that are `wanted`, for which the function gives a gradient."""
+        if not self.differentiable:
+            return ()
+        names = [n for n, v in inputs.items() if elements.floating(v) and n not in refusing(self.subject)]
+        return tuple(names if wanted is None else (n for n in names if n in wanted))
 
     def ours(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """The function's results, with fences around what it allocates."""
@@ -567,7 +574,8 @@ class Attempt:
         def single(function: Callable) -> Callable[..., torch.Tensor]:
             def call(**given: Any) -> torch.Tensor:
                 own = given if self.differentiable else writes.copies(given)
-                result = self.call(function, **own)
+                attached = {n: v.detach() if n in refusing(self.subject) else v for n, v in own.items()}
+                result = self.call(function, **attached)
                 return _first_tensor(result if self.differentiable else (result, *writes.changed(own, given).values()))
 
             return call
@@ -618,8 +626,8 @@ class Attempt:
     ) -> tuple[dict[str, torch.Tensor], bool]:
         """The gradients of the loss and of the squares of its gradients; and whether a second derivative is there on
         purpose: a Function that a backward pass applies."""
-        leaves = {n: v.detach().clone().requires_grad_() if elements.floating(v) else v for n, v in inputs.items()}
-        wanted = {n: v for n, v in leaves.items() if torch.is_tensor(v) and v.requires_grad}
+        wanted = {n: inputs[n].detach().clone().requires_grad_() for n in self.takers(inputs)}
+        leaves = inputs | wanted
         value = loss(_first_tensor(self.call(function, **leaves)))
         grads = torch.autograd.grad(value, list(wanted.values()), create_graph=True, allow_unused=True)
         penalty = sum((grad.float().pow(2).sum() for grad in grads if grad is not None), torch.zeros(()))
@@ -685,19 +693,21 @@ class Attempt:
 
 
 def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
-    """gradients: results carry them. refuses: an input that requires one is refused. none: results have none, in
-    silence. reference: the reference gives none either. in place: it writes to an argument. unknown: without a call of
-    the function."""
+    """gradients: results carry them, if not of every input (see `refusing`). refuses: an input that requires one is
+    refused. none: results have none, in silence. reference: the reference gives none either. in place: it writes to an
+    argument. unknown: without a call of the function."""
 
-    def attached(function: Callable) -> bool:
+    def attached(function: Callable, refused: Collection[str] = (), only: str = "") -> bool:
         with fences.Fences():  # what writes beside a tensor must not end the process
             inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
-            for value in inputs.values():
-                if elements.floating(value):
+            for name, value in inputs.items():
+                if elements.floating(value) and name not in refused and only in ("", name):
                     value.requires_grad_()
+                    floating.setdefault(name)
             outputs = verdict.named(function(**inputs, **dict(trial.options))).values()
         return any(torch.is_tensor(out) and out.requires_grad for out in outputs)
 
+    floating: dict[str, None] = {}
     try:
         if not attached(subject.reference):
             return "reference"
@@ -708,7 +718,24 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
     try:
         return "unknown" if not call else "gradients" if attached(subject.function) else "none"
     except Exception as error:
-        return "refuses" if is_refusal(error) or isinstance(error, RuntimeError) else "none"
+        if not is_refusal(error) and not isinstance(error, RuntimeError):
+            return "none"
+    refused = set()
+    for name in floating:  # each by itself: a function may give the gradients of some
+        try:
+            attached(subject.function, only=name)
+        except Exception:
+            refused.add(name)
+    with contextlib.suppress(Exception):
+        if refused < floating.keys() and attached(subject.function, refused):
+            vars(subject)["refusing"] = frozenset(refused)
+            return "gradients"
+    return "refuses"
+
+
+def refusing(subject: Subject) -> frozenset[str]:
+    """The inputs that may not require a gradient, of a function that gives those of others."""
+    return vars(subject).get("refusing", frozenset())
 
 
 def ranks(subject: Subject, trial: Trial) -> tuple[int, int]:

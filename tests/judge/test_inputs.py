@@ -100,6 +100,14 @@ def test_without_a_fault_it_passes(tmp_path):
     assert report.right and not remarks, f"{report}\n{remarks}"
 
 
+def test_gradients_are_judged_beside_an_input_that_is_refused(tmp_path):
+    refuses = "def scaled(x, y):\n    if y.requires_grad:\n        raise ValueError('y takes no gradient')"
+    one = judged(tmp_path, SOURCE.replace("def scaled(x, y):", refuses), ["sizes", "calls"])
+    assert one.right and (one.judged[0].gradients, one.judged[0].refused) == ("gradients", ["y"]), str(one)
+    twice = judged(tmp_path, SOURCE.replace("def scaled(x, y):", f"{refuses}\n    x = 2 * x - x.detach()"), ["sizes"])
+    assert twice.wrong and all("the gradient of x" in each.message for each in twice.wrong), str(twice)
+
+
 # ---------------------------------------------------------------- no false alarm
 def verdict(function, reference, inputs, groups, **options):
     made = subject.of_functions(function, reference, inputs, name="function", **options)
