@@ -17,11 +17,11 @@ from every program, and that is what makes the backward pass interesting.
 New on this page: a row that is read three times, a sum that needs every row, and who adds it up so that the bits are
 the same each time. Rows in chunks, lanes and masks are those of [softmax](../tutorials/softmax.py).
 
-**What it costs.** Memory sets the limit. In bfloat16, forward moves 4 bytes an element, and reaches
-[[bench: layernorm/32768x4096/forward/lesson.share]] of copy speed at 32768 rows of 4096, on an H200. Backward needs 6,
-and here moves 10: `dy` and `x` are read along the rows for `dx`, and once more down the columns for the parameters. It
-reaches [[bench: layernorm/32768x4096/backward/lesson.share]] of the speed at which the 6 could be copied. [The fast
-version](../fast/layernorm.py) moves every byte once.
+**What it costs.** Memory sets the limit: 8 and 13 operations an element are few. In bfloat16, forward moves 4 bytes,
+and reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of copy speed at 32768 rows of 4096, on an H200.
+Backward needs 6, and here moves 10: `dy` and `x` are read along the rows for `dx`, and once more down the columns for
+the parameters. It reaches [[bench: layernorm/32768x4096/backward/lesson.share]] of the speed at which the 6 could be
+copied. [The fast version](../fast/layernorm.py) moves every byte once.
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴, as in [softmax](../tutorials/softmax.py). `weight` and `bias` are optional vectors

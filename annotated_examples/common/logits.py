@@ -52,7 +52,10 @@ def scale_and_cap(x, scaling: tl.constexpr, softcap: tl.constexpr):
 # In PyTorch counting is two operations, each with a launch. One program does it while both would be prepared: a label
 # is 8 bytes, and its row of logits has thousands.
 @triton.jit
-def count_kernel(labels_ptr, n_items_ptr, M, ignore_index, BLOCK: tl.constexpr):
+def count_kernel(
+    labels_ptr, n_items_ptr,  # (M,), any integers; one number, int64
+    M, ignore_index, BLOCK: tl.constexpr,
+):  # fmt: skip
     counted = tl.zeros((BLOCK,), tl.int32)
     for first in tl.range(0, M, BLOCK):
         offs = tl.arange(0, BLOCK).to(tl.int64) + first

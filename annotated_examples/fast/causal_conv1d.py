@@ -180,11 +180,14 @@ def causal_conv1d_forward_kernel(
 # ## 3. Backward: each slope is computed once
 #
 # What was slow? An input was read by $W$ outputs, so its gradient needs the gradients of $W$ sums, and each of those
-# needs a sum of $W$ taps and an exponential. The lesson computes all of them anew for every input.
+# needs a sum of $W$ taps and an exponential. The lesson computes all of them anew for every input. With four taps and
+# a SiLU that is five sums for each element: four for the input's gradient, and one for the filter's. Here it is one,
+# and three more for each chunk.
 #
 # A program that walks has the last ones in registers, too. The gradient of token $t$ is complete when it has reached
-# token $t + W - 1$: so results are stored $W - 1$ rows late, and the walk goes $W - 1$ tokens past the chunk. The first
-# $W - 1$ gradients of a chunk are the chunk's before, which computes them itself.
+# token $t + W - 1$: so results are stored $W - 1$ rows late, and the walk goes $W - 1$ tokens past the chunk. In its
+# first $W - 1$ steps a program stores nothing: those gradients belong to tokens of the chunk before, whose program goes
+# on past its end to complete them.
 #
 # [[tag: CC-dz]], for one row. The SiLU's slope is written with two multiply-adds, which take an instruction each.
 @triton.jit

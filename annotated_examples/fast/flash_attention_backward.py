@@ -204,7 +204,11 @@ def attention_backward_queries_kernel(
 
 # ## Backward for the keys and values
 #
-# The scores have a row for each key here, so every thread needs the numbers of many queries. That is 16 loads of four
+# Why do the scores have a row for each key here? In dV = PᵀdO and dK = dSᵀQ the left factors are Pᵀ and dSᵀ. Computed
+# this way round, they lie in registers as the next product wants its left factor. Out of QKᵀ they would have to be
+# transposed first.
+#
+# With a row for each key, every thread needs the numbers of many queries. That is 16 loads of four
 # bytes, if they come by pointer. The TMA unit fetches those of a tile at once, provided that the numbers of a head
 # begin at a multiple of 16 bytes. Past the last query it brings the numbers of the next head. The mask hides whatever
 # comes of them.
@@ -294,7 +298,8 @@ def attention_backward_keys_kernel(
         return
     VARLEN: tl.constexpr = lengths[0] is not None
     entry = 0 if VARLEN else b
-    # In the one-pass version, rows past the last key would be added to dQ: zero and mask them.
+    # In the one-pass version, rows past the last key would be added to dQ: zero and mask them. With two kernels they do
+    # no harm: a key's row of dK and dV is its own, and past the last key it isn't stored.
     CLEAR: tl.constexpr = VARLEN and dq_ptr is not None
     offs_n = start_n + tl.arange(0, BLOCK_N)
     k = load_rows(k_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)

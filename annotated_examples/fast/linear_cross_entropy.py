@@ -22,7 +22,7 @@ logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 1
    [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
 
 **What it costs.** The fourth product is computed only for the logits that aren't kept. With 8192 rows of 4096, a third
-of them fits into the gradient of the weights. With `KEPT` at 0.67, hardly any are left. `linear_cross_entropy_lean`
+of them fits into the gradient of the weights. With `KEPT` at 0.67, none is left there. `linear_cross_entropy_lean`
 keeps a fifth.
 
 **Contract.** That of the lesson.
@@ -169,7 +169,9 @@ def room_at_the_end(dweight, rows, columns, dtype):
 
 # ## Two rounds
 #
-# The first round ends with the pieces that stay, the second one begins with them.
+# The first round ends with the pieces that stay, the second one begins with them. Neither order is a matter of taste.
+# Pieces pass through one memory, so the one that stays in it must be computed last and used first. And the piece inside
+# `dweight` has to be used before all others: their rows of the gradient are written over it.
 def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, INSIDE, KEPT, STEP, tiles):
     vocab, (rows, _), dweight = len(weight), x.shape, gradients[1]
     inside, beside = plan(rows, weight, x.element_size(), INSIDE and dweight is not None, KEPT, STEP)

@@ -22,14 +22,14 @@ Five would do: S, dP, dV, dK and dQ. Then a program has a tile of keys and keeps
 its part of dQ has to be added to a sum in memory, to which the tiles of all the other keys add, too. Two things make
 that cheap:
 
-- **The TMA unit adds.** A tile of dQ goes through shared memory, and Hopper's TMA unit adds it to global memory. No
-  thread waits for it.
+- **The TMA unit adds.** A tile of dQ goes through shared memory, and Hopper's TMA unit adds it to global memory. None
+  of the threads that compute has to carry it.
 - **Everyone has a turn.** The sum of floats depends on the order. So the tiles of keys add in theirs: first tile 0,
   then tile 1, and so on, for each tile of queries. A counter says whose turn it is. Every call gives the same bits.
 
 Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first. What waits
-is the TMA unit, while the next step is being computed. A tile of keys whose turn is further away stops once, and is
-behind the others from then on.
+is the one warp that commands the TMA unit, while the groups compute the next step. A program whose turn is far off
+waits once, at its first steps. After that it runs behind the others, and its turn has come when it needs it.
 
 [[figure: below/sums_in_turn]]
 
@@ -171,9 +171,9 @@ def queries_of(step, head, sizes):
 #
 # **The next ticket** is taken as late as possible: with the last step of a tile. The others are told through shared
 # memory. It needs no barrier: the groups read it after they have waited for that step. `STAGES + 2` places take turns.
-# When one is written again, at least as many steps have been loaded since, and all but the last `STAGES` are done. So
-# two are done, and in the second one the groups have waited until the sum of the first was read. By then even the warp
-# that adds, which is the last, has read the number.
+# Say a number came with step 10. It is overwritten with step 12 + `STAGES` at the earliest; step 12 is done by then. In
+# step 12 the groups waited until the sum of step 11 had been read. The warp that adds read the number before it
+# began step 11.
 @gluon.jit
 def load_partition(
     descs, lse2_ptr, delta_ptr, next_ptr, t, bufs, bars, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr,
@@ -356,7 +356,9 @@ def round_queries(sums, turn_ptr, next_ptr, sizes, scale, BLOCK_M: gl.constexpr,
     while t < all_heads * group * tiles_m:
         h = t // tiles_m
         m = tiles_m - 1 - t % tiles_m
-        # In the example both tiles of keys have to be there, `pid=0: adders = 2`.
+        # In the example both tiles of keys have to be there, `pid=0: adders = 2`. Under a causal mask only the keys up
+        # to the diagonal add. Tile 5 of 64 queries begins at query 320, in the third tile of 128 keys: it is complete
+        # after three.
         adders = tiles_n
         if CAUSAL:
             adders = m * BLOCK_M // 128 + 1
@@ -520,7 +522,7 @@ def attention_backward(
 
 # ## A run small enough to watch
 #
-# A head of 72 queries and 136 keys with 16 numbers, without a mask: two tiles of queries, and two of keys.
+# A head of 40 queries and 136 keys with 16 numbers, without a mask: one tile of queries, and two of keys.
 def EXAMPLE():
     at = torch.arange(136 * 16, device=device.DEVICE)
     k, v = ((at * step % 7 - 3).half().view(1, 1, 136, 16) for step in (3, 5))

@@ -76,8 +76,8 @@ def moe_mlp_reference(x, experts, weights, gate_up, down, *, plan=None):
 # ## The first product, with the gather and the activation
 #
 # Row r of the plan is slot `order[r]`, which belongs to token `order[r] // k`. So the rows of `x` needn't be copied
-# into order: the tile's pointers go to the right ones. Each has a place of its own; what is neighbours in memory is a
-# row's columns.
+# into order: the tile's pointers go to the right ones. They may lie anywhere in memory. Only the numbers within a row
+# are neighbours, and along these the loads are still coalesced.
 #
 # Gate and up of the same column are needed together, so a program computes both: two sums, and each tile of `x` that is
 # loaded serves both.
@@ -147,8 +147,9 @@ def rows_kernel(
 # ## Every token collects its rows
 #
 # [[tag: ME-o]], in the order of the slots, in float32, and rounded once. If rows were *added* to their tokens instead,
-# with atomics, the order would be another one each time, and so would the last bits. A dropped slot's row lies behind
-# the last expert's: nothing was computed there, and nothing is read.
+# with atomics, the order would be another one each time, and so would the last bits. `position` is `order` the other
+# way round: the row of each slot. A dropped slot's row lies behind the last expert's: nothing was computed there, and
+# nothing is read.
 @triton.jit
 def collect_kernel(
     y_ptr, weights_ptr, position_ptr, offsets_ptr, out_ptr,  # (R, H); (T, k), or None; (T, k); (E,); (T, H)

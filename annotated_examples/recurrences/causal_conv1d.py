@@ -6,9 +6,9 @@ Mamba, Gated DeltaNet and their like let every channel look at its last few toke
 
 [[eq: CC]]
 
-Tap $W$ belongs to the token itself. It is what PyTorch's `conv1d` computes with `groups=D`: a correlation, in which the
-filter isn't turned round. What comes before the first token is the **state**: the last $W - 1$ inputs of whatever was
-there before, or zeros. Usually a SiLU follows, [[tag: CC-silu]].
+Tap $W$ belongs to the token itself (in the code, which counts from 0, tap `W - 1`). It is what PyTorch's `conv1d`
+computes with `groups=D`: a correlation, in which the filter isn't turned round. What comes before the first token is
+the **state**: the last $W - 1$ inputs of whatever was there before, or zeros. Usually a SiLU follows, [[tag: CC-silu]].
 
 [[figure: recurrences/taps]]
 
@@ -75,8 +75,9 @@ def causal_conv1d_varlen_reference(
 #
 # A tile has `BLOCK_T` rows of all sequences together, so the last row of one sequence may have the first of the next
 # beside it. Each row is asked for its sequence and its place in it. In a batch that is a division. In packed form a
-# table says whose row it is. Rows that are nobody's have the sequence −1 and the length 0. The third number is the row
-# as the strides count it.
+# table says whose row it is. `place` returns four numbers for each row: its sequence, its place in it, the row as the
+# strides count it (from the start of its sequence in a batch, of the tensor in packed form), and the sequence's length.
+# A row behind the last sequence gets −1 and the length 0.
 @triton.jit
 def place(sequences, rows):
     owner_ptr, cu_ptr, T, total = sequences

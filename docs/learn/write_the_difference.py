@@ -179,7 +179,8 @@ print(f"T @ R is U: {torch.allclose(T @ R, U)}")
 # [[figure: chunks/corrections]]
 #
 # $R$ is linear in the state $S$ before the chunk, so $U$ is, too: $U = U^0 - W S$. Two products with $T$ give both parts,
-# for all chunks of a text at the same time. Only then comes the walk from chunk to chunk, one product for each:
+# for all chunks of a text at the same time. Only then comes the walk from chunk to chunk: one product with
+# $W$, and one for the next state. The first:
 
 # %%
 U0 = T @ (beta[:, None] * v)
@@ -249,8 +250,9 @@ ours = gated_delta_rule(*map(swap, (q, k, v, g, beta)), scale=1.0)
 print(f"largest difference from the lesson: {(swap(o) - ours).abs().max():.0e}")
 
 # %% [markdown]
-# 40 tokens are two chunks of 16 and one of 8. A lane behind the end has the gate 0, the key 0 and $\beta = 0$: it leaves
-# the state as it is.
+# 40 tokens are two chunks of 16 and one of 8. A lane behind the end has the gate 0, the key 0 and $\beta = 0$. The gate
+# means exp(0) = 1, so nothing fades; a key of 0 finds nothing and writes to no row; and with $\beta = 0$ there is nothing
+# to write.
 #
 # Two things are missing. The substitution takes as many steps as the chunk has tokens, and a head's chunks come one after
 # the other, so with few heads most of the card waits. [The lesson](../kernels/recurrences/gated_delta_rule.md) computes

@@ -13,7 +13,7 @@ from academy.judge.mutants import Mutant
 from academy.judge.process import Limits
 from academy.judge.session import File, Given, Session
 from academy.judge.subject import of_functions
-from academy.judge.trials import GROUPS, INTERPRETED, NAMED
+from academy.judge.trials import GROUPS, INTERPRETED, NAMED, ON_A_CARD
 
 KERNELS = Path(__file__).with_name("kernels")
 #: A GPU is begun and a kernel compiled in each process.
@@ -83,7 +83,8 @@ def test_only_what_is_returned_has_to_be_whole(kept, right, tmp_path):
 def test_without_its_fault_it_passes(file, tmp_path):
     report = judged(tmp_path, (KERNELS / f"{file}.py").read_text(), mutants=4)
     assert report.right, str(report)
-    others = {"options", "offsets", "configurations", *NAMED} | (set() if device.INTERPRET else set(INTERPRETED))
+    others = {"options", "offsets", "configurations", *NAMED, *ON_A_CARD}
+    others |= set() if device.INTERPRET else set(INTERPRETED)
     assert {outcome.trial.group for one in report.judged for outcome in one.outcomes} >= set(GROUPS) - others
     assert len(report.mutants) == 4
 
