@@ -210,8 +210,8 @@ def cost(shape, dtype):
 
 
 # The lesson leaves the gradient to the backward pass, which reads the logits again. A row has a label of 8 bytes, and a
-# loss and two saved numbers of 4. Single numbers are the count of labels, which forward writes and reads again, and what
-# backward is multiplied by.
+# loss and two saved numbers of 4. Single numbers are the count of labels, which forward writes and reads again, and
+# what backward is multiplied by.
 def lesson_cost(shape, dtype):
     rows, logits = torch.Size(shape[:-1]).numel(), torch.Size(shape).numel()
     size = logits * dtype.itemsize
