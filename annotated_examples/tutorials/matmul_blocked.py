@@ -207,6 +207,7 @@ def EXAMPLE():
 # Everywhere: at 4096 in each direction it takes [[bench: matmul_blocked/4096x4096x4096/forward/ms]], cuBLAS
 # [[bench: matmul_blocked/4096x4096x4096/forward/eager.ms]]. The tiles are small and have the same size for all shapes,
 # their order causes much of the inputs to be loaded again, and every element has its own pointer. [The next
-# lesson](matmul_grouped.py) changes the order, [the last one](matmul_autotuned.py) the rest.
+# lesson](matmul_grouped.py) changes the order, [the last one](matmul_autotuned.py) the tiles,
+# [fast/matmul](../fast/matmul.py) the pointers.
 if __name__ == "__main__":
     script.main(matmul, matmul_reference)
