@@ -42,9 +42,9 @@ from annotated_examples.recurrences.linear_recurrence import (
 # the tile.
 #
 # Here a thread has a *stretch* of `ROWS` neighbouring tokens of a channel, all in its registers. It walks along them
-# and finds what they do to any state together: the product of their gates, and what they add. That is two operations
-# for a token, and no exchange. Then only the stretches are scanned, one pair of numbers each. Now every thread knows
-# the state before its stretch, and walks along it a second time: [[tag: LR]] itself, one operation for a token.
+# and finds what they do to any state together: the product of their gates, and what they add. That is three operations
+# for a token, once, and no exchange. Then only the stretches are scanned, one pair of numbers each. Now every thread
+# knows the state before its stretch, and walks along it again: [[tag: LR]] itself, two operations for a token.
 #
 # [[figure: recurrences/two_walks]]
 #
@@ -67,8 +67,8 @@ def join(a, x, before_a, before_x, b, y, before_b, before_y):
     return a * b, b * x + y, a * before_b, before_b * x + before_y
 
 
-# The state before each stretch, from the one before all of them. A stretch without the last of one is nothing: it
-# multiplies by 1 and adds 0.
+# The state before each stretch, from the one before all of them. A single stretch without its last one is nothing:
+# it multiplies by 1 and adds 0.
 @triton.jit
 def states_before(decay, local, state):
     one, none = tl.full(decay.shape, 1.0, tl.float32), tl.zeros(decay.shape, tl.float32)
