@@ -8,7 +8,7 @@ round. There are two formats. `float8_e4m3fn` has four bits of exponent and thre
 
 Decisions are made on the *bits* of a float32. Without its sign bit, a float32 read as an integer keeps its order: a
 larger number has larger bits, infinity has larger ones than any number, and NaN larger ones still. An integer maximum
-therefore loses nothing, and a sum in any order gives the same.
+therefore loses nothing, and gives the same in any order.
 """
 
 from academy.runtime import checks, device  # before anything imports triton
@@ -18,8 +18,8 @@ import triton
 import triton.language as tl
 from triton.language.target_info import cuda_capability_geq
 
-# The two formats, and their largest numbers. AMD's variants (`float8_e4m3fnuz`) end at 240 and have another bias: they
-# aren't taken for these.
+# The two formats, and their largest numbers. AMD's variants (`fnuz`) have another bias, and their `e4m3` ends at 240:
+# they aren't taken for these.
 LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 
 
@@ -102,9 +102,9 @@ def stochastic(v, seed, index, MANTISSA: tl.constexpr, LOWEST: tl.constexpr):
 # *saturates*: whatever lies beyond the largest code becomes that code, infinities too. (PyTorch's own conversion makes
 # some of these NaN or infinite, depending on version and device, so a reference has to clamp first.)
 #
-# From Hopper on this is an instruction. Older cards have none that starts from float32. There the compiler goes through
-# float16, which rounds twice (one code in 400 is another), or, before Ada, cuts off what is too much: ties go up, NaN
-# becomes −0, and 70000 becomes infinite. So there it is done by hand, and all cards agree.
+# From Hopper on Triton uses an instruction for it. On older cards it goes through float16, which rounds twice (one code
+# of `e4m3` in 256 is another, of `e5m2` one in 512), or, before Ada, cuts off what is too much: ties go up, NaN becomes
+# −0, and 70000 becomes infinite. So there it is done by hand, and all cards agree.
 #
 # By hand: half a step less a bit is added to the bits, and the last bit that stays, so that a tie carries only into an
 # odd one. Then the rest is cut off, and the exponent gets the format's bias. Below the smallest normal number, added to
