@@ -35,8 +35,8 @@ def scale_and_cap(x, scaling: tl.constexpr, softcap: tl.constexpr):
         x = tl.fma(x, scaling, 0.0)
         slope = slope * scaling
     # [[tag: CE-cap]], and the slope in [[tag: CE-capped-x]]. `libdevice` is a library of maths functions that comes
-    # with the compiler. `libdevice.tanh` makes an exact tanh. The shortcut, twice a sigmoid minus one, is faster and
-    # loses digits around zero, where most logits are.
+    # with the compiler. `libdevice.tanh` is right to the last bits. The shortcut, twice a sigmoid minus one, is faster
+    # and loses digits around zero, where most logits are.
     if softcap != 0.0:
         tanh = libdevice.tanh(x / softcap)
         x = softcap * tanh
