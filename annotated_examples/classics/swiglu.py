@@ -94,7 +94,7 @@ def swiglu_forward_kernel(
     up = tl.load(up_ptr + row_start(row, stride_up_m, VECTOR) + offs_n, mask=mask, other=0.0).to(tl.float32)
 
     # [[tag: SwiGLU]], rounded once, by the store. At zero the sigmoid is one half, and from there it climbs to one:
-    # `sigmoid = [0.269, 0.5, 0.731, 0.881]`. Far below zero it is little more than the exponential, hence one with [all
+    # `sigmoid = [0.269, 0.5, 0.731, 0.881]`. Far below zero it is nearly the exponential, hence one with [all
     # its digits](../common/exponential.py). For a large negative gate `exp(-gate)` is infinite and the quotient is 0,
     # as it should be. The other common form, `exp(gate) / (1 + exp(gate))`, is `inf / inf` for a large positive one.
     sigmoid = 1 / (1 + exp(-gate))
