@@ -1,4 +1,4 @@
-"""An operator on its way into other parts of PyTorch: for the guide "From PyTorch to Triton"."""
+"""An operator on its way into other parts of PyTorch: for the guide "Compile and export"."""
 
 # --8<-- [start:shipped]
 from academy.runtime import device  # before anything imports triton
