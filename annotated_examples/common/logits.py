@@ -49,8 +49,8 @@ def scale_and_cap(x, scaling: tl.constexpr, softcap: tl.constexpr):
 # Python mustn't read a number that the GPU is still computing: it would block until all earlier work is done. So the
 # number of items stays on the device, whether it was counted there or passed in.
 #
-# In PyTorch counting is two operations, each with a launch. One program does it while both would be prepared: a label
-# is 8 bytes, and its row of logits has thousands.
+# In PyTorch counting is two operations, each with a launch. Labels are few beside logits, so a single program has
+# counted them before two launches would be made.
 @triton.jit
 def count_kernel(
     labels_ptr, n_items_ptr,  # (M,), any integers; one number, int64
