@@ -54,9 +54,9 @@ def magnitude_bits(x):
 # - A scale below 2⁻¹²⁶ would have fewer digits, and its reciprocal might be infinite.
 #
 # A **power of two** for a scale costs up to one bit of range, and multiplying by it rounds nothing. [[tag: F8-pow2]] is
-# a logarithm rounded up, and `tl.log2` isn't exact next to a power of two. But the exponent can be read from the
-# bits: that of the largest magnitude less that of the largest code, and one more if the mantissa is beyond the code's. In both
-# formats the largest code has the mantissa 1.75, which is `0x600000`.
+# a logarithm rounded up, and `tl.log2` isn't exact next to a power of two. But the exponent can be read from the bits:
+# that of the largest magnitude less that of the largest code, and one more if the mantissa is beyond the code's. In
+# both formats the largest code has the mantissa 1.75, which is `0x600000`.
 @triton.jit
 def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
     if POWER_OF_TWO:
@@ -106,10 +106,10 @@ def stochastic(v, seed, index, MANTISSA: tl.constexpr, LOWEST: tl.constexpr):
 # of `e4m3` in 256 is another, of `e5m2` one in 512), or, before Ada, cuts off what is too much: ties go up, NaN becomes
 # −0, and 70000 becomes infinite. So there it is done by hand, and all cards agree.
 #
-# By hand: what will be cut off is rounded by adding just under half a step, so that more than half carries. A tie should
-# carry only where that makes the last bit even: so that bit is added, too. Then the rest is cut off, and the exponent
-# gets the format's bias. Below the smallest normal number the addition itself rounds: next to $2^{LOWEST + CUT}$, the
-# last bit of a float32 is one step of the format.
+# By hand: what will be cut off is rounded by adding just under half a step, so that more than half carries. A tie
+# should carry only where that makes the last bit even: so that bit is added, too. Then the rest is cut off, and the
+# exponent gets the format's bias. Below the smallest normal number the addition itself rounds: next to $2^{LOWEST +
+# CUT}$, the last bit of a float32 is one step of the format.
 @triton.jit
 def rounded_by_hand(v, FP8: tl.constexpr):
     MANTISSA: tl.constexpr = 3 if FP8 == tl.float8e4nv else 2

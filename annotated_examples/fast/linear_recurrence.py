@@ -60,8 +60,9 @@ def first_walk(gates, values, ROWS: tl.constexpr):
     return decay, local
 
 
-# What two groups of neighbours do together, as in the lesson. And what is needed here: what comes *before* a group's last
-# stretch, that is, all of the group but its last. Of two groups that is the first one whole, and the second but its last.
+# What two groups of neighbours do together, as in the lesson. And what is needed here: what comes *before* a group's
+# last stretch, that is, all of the group but its last. Of two groups that is the first one whole, and the second but
+# its last.
 @triton.jit
 def join(a, x, before_a, before_x, b, y, before_b, before_y):
     return a * b, b * x + y, a * before_b, before_b * x + before_y
