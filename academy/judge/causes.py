@@ -24,6 +24,9 @@ _TEST = "guides/best-practice/#what-only-a-run-can-tell"
 _MUSEUM = "guides/debugging/#"
 #: The first that fits counts. What a message says is nearer to the cause than the group that has found it.
 CAUSES = [
+    Cause(r"^gsan: .*Write after write",
+          "Two programs write to one element. Or to neighbours of one or two bytes: GSan keeps one clock for four.",
+          _MUSEUM + "9-two-writers-one-element"),
     Cause(r"outside (of )?a tensor|OutOfBounds|SIGSEGV|SIGBUS|Invalid __|^memcheck: ",
           "A load or a store has no mask, or that of another axis.", _MUSEUM + "2-the-store-past-the-end"),
     Cause(r"never written|no program of \w+ writes",
