@@ -89,6 +89,12 @@ def subsets(attempt: Attempt) -> None:
             raise Wrong(f"where {which} requires a gradient, {wrong}") from None
 
 
+def detached(attempt: Attempt) -> None:
+    """Where no input requires a gradient, a function may go another way."""
+    inputs = attempt.inputs()
+    attempt.compare(attempt.results(attempt.subject.function, inputs, wanted=())[0], inputs, None, wanted=())
+
+
 def backward_twice(attempt: Attempt) -> None:
     """`backward(retain_graph=True)`, and once more: what was saved is still there, and so are the results."""
     inputs = attempt.inputs()
@@ -206,5 +212,5 @@ def _random_state_kept() -> Iterator[None]:
 
 
 PROCEDURES: dict[str, Callable[[Attempt], None]] = {
-    each.__name__: each for each in (rank, mixed, aliased, subsets, backward_twice, rewritten, afterwards)
+    each.__name__: each for each in (rank, mixed, aliased, subsets, detached, backward_twice, rewritten, afterwards)
 }

@@ -248,6 +248,8 @@ class Plan:
             name = ", ".join(f"{name}={value!r}" for name, value in options)
             yield self.trial(name, options=options)
             yield self.trial(f"{name}, strided", options=options, layout="strided", upstream="sum")
+            if self.differentiable:
+                yield self.trial(f"{name}, without a gradient", options=options, how="detached")
 
     def _configurations(self) -> Iterator[Trial]:
         for number, name in list(enumerate(self.configurations))[1:]:

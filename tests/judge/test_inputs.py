@@ -119,6 +119,19 @@ def states(report, group):
 
 
 @interpreted
+def test_an_option_counts_without_a_gradient_too():
+    """A function's way past its autograd.Function forgets an option."""
+
+    def moved(x, offset=0.0):
+        return x * 2 + (offset if x.requires_grad else 0.0)
+
+    report = verdict(moved, lambda x, offset=0.0: x * 2 + offset, {"x": "rows cols", "offset": (0.0, 1.0)}, ["options"])
+    assert [name for name, state in states(report, "options").items() if state == "wrong"] == [
+        "offset=1.0, without a gradient"
+    ], str(report)
+
+
+@interpreted
 def test_an_index_into_nothing_is_no_input():
     """A dim that integers are below always has an element; an index that the reference refuses ends nothing."""
 
