@@ -122,7 +122,11 @@ def viewer_data(path: Path, recording: Recording) -> dict:
     names = ("kernel", "direction", "grid", "traffic", "tensors", "programs", "repairs")
     launches = [
         {name: launch[name] for name in names}
-        | {name: launch[name] for name in ("orders",) if name in launch}
+        | (
+            {"orders": [_order(order, launch["file"], recording) for order in launch["orders"]]}
+            if "orders" in launch
+            else {}
+        )
         | {"line": recording.line(launch["file"], launch["line"]) if launch["file"] == shown else 0}
         for launch in recording.launches
     ]
@@ -134,6 +138,13 @@ def viewer_data(path: Path, recording: Recording) -> dict:
         "loops": {str(node.lineno): ast.unparse(node.target) for node in syntax.loops(text)},
         "claims": _claims(text, shown, recording),
     }
+
+
+def _order(order: dict, file: str, recording: Recording) -> dict:
+    """An order of a Gluon kernel's steps, with lines as they are now."""
+    spans = [span | {"line": recording.line(file, span["line"])} if "line" in span else span for span in order["spans"]]
+    told = [[lane, recording.line(file, line) if line else line, *words] for lane, line, *words in order["told"]]
+    return order | {"spans": spans, "told": told}
 
 
 def _main(path: Path, recording: Recording) -> int:

@@ -121,11 +121,13 @@ def name(path: Path) -> str:
 def _statement_lines(text: str) -> list[int]:
     docstrings = syntax.docstrings(text)
     nodes = syntax.statements(syntax.tree(text))
-    return [node.lineno for node in nodes if not (isinstance(node, ast.Expr) and node.value in docstrings)]
+    nodes = [node for node in nodes if not (isinstance(node, ast.Expr) and node.value in docstrings)]
+    # A kernel is said to be where its decorator stands.
+    return [each.lineno for node in nodes for each in (*getattr(node, "decorator_list", ()), node)]
 
 
 def statement_lines(path: Path) -> list[int]:
-    """The line of every statement and function but docstrings, in an order that only code can change."""
+    """The line of every statement, decorator and function but docstrings, in an order that only code can change."""
     return _statement_lines(path.read_text("utf-8"))
 
 

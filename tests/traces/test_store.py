@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from academy.traces import quotes, store
+from academy.book.layout import ROOT
+from academy.traces import page, quotes, store
+from academy.traces.recording import Recording
 from tests.command.test_command_line import ended
 
 SOURCE = """
@@ -49,6 +51,25 @@ def test_a_comment_is_free_and_moves_the_lines(runs, kernel_file):
     store_line = next(i for i, line in enumerate(path.read_text().split("\n"), 1) if "tl.store" in line)
     assert lines[store_line].accesses and len(lines) == len(before.steps(before.launches[0], (0, 0, 0)))
     assert quotes.check(path, path.name, after) == []
+
+
+def test_every_line_that_the_viewer_shows_moves():
+    """Of a Gluon kernel, whose orders of steps name lines too."""
+    path = ROOT / "annotated_examples/gluon/tile_copy.py"
+    recording = store.load([path])[path]
+
+    def shown(by):
+        moved = {file: {line: line + by for line in lines} for file, lines in recording.data["files"].items()}
+        found = []
+        for launch in page.viewer_data(path, Recording(recording.data, moved))["launches"]:
+            found.append(launch["line"])
+            for order in launch["orders"]:
+                found += [line for _, line, _ in order["told"] if line] + [
+                    s["line"] for s in order["spans"] if "line" in s
+                ]
+        return found
+
+    assert len(shown(0)) > 10 and shown(2) == [line + 2 for line in shown(0)]
 
 
 def test_code_is_recorded_again(runs, kernel_file):
