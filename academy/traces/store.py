@@ -120,8 +120,11 @@ def name(path: Path) -> str:
 @lru_cache(maxsize=256)
 def _statement_lines(text: str) -> list[int]:
     docstrings = syntax.docstrings(text)
-    nodes = syntax.statements(syntax.tree(text))
-    nodes = [node for node in nodes if not (isinstance(node, ast.Expr) and node.value in docstrings)]
+    nodes = [
+        node
+        for node in syntax.statements(syntax.tree(text))
+        if not (isinstance(node, ast.Expr) and node.value in docstrings)
+    ]
     # A kernel is said to be where its decorator stands.
     return [each.lineno for node in nodes for each in (*getattr(node, "decorator_list", ()), node)]
 
