@@ -10,7 +10,6 @@ Where a file promises it, `BATCH_INVARIANT = ("rows",)`, other bits are wrong; e
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -31,7 +30,7 @@ ROW = 2 * LONG
 def axes(attempt: Attempt, dim: str) -> dict[str, int]:
     """Which axis of each tensor has this size; empty where that can't be said of one of them."""
     sizes = dict(attempt.sizes)
-    more = type(attempt)(attempt.subject, replace(attempt.trial, sizes=tuple({**sizes, dim: sizes[dim] + 1}.items())))
+    more = attempt.varied(sizes=tuple({**sizes, dim: sizes[dim] + 1}.items()))
     found = {}
     for (name, small), large in zip(attempt.inputs().items(), more.inputs().values()):
         if torch.is_tensor(small) and small.shape != large.shape:
@@ -94,7 +93,7 @@ def dims(attempt: Attempt) -> list[tuple[str, str]]:
                 found.append((dim, ""))
                 for other in free:
                     sizes = tuple({**attempt.sizes, other: LONG, dim: 1}.items())
-                    one = type(attempt)(subject, replace(attempt.trial, sizes=sizes))
+                    one = attempt.varied(sizes=sizes)
                     results = _results(one, subject.reference, one.inputs()).values() if other != dim else ()
                     if 0 < sum(value.numel() for value in results) <= ROW:
                         found.append((dim, other))
@@ -108,7 +107,7 @@ def batch(attempt: Attempt) -> None:
     where, out = known
     inputs, count = attempt.inputs(), attempt.sizes[dim]
     row, last = 1, count - 1
-    others = type(attempt)(attempt.subject, replace(attempt.trial, seed=attempt.trial.seed + 1)).inputs()
+    others = attempt.varied(seed=attempt.trial.seed + 1).inputs()
     mine = taken(inputs, where, [row])
     neighbours = dict(inputs)
     for name, axis in where.items():

@@ -7,7 +7,6 @@ import gc
 import pickle
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -121,7 +120,7 @@ def backward_twice(attempt: Attempt) -> None:
 def rewritten(attempt: Attempt) -> None:
     """The same tensors with other values in them: a result that is kept for an address, or for an object, is none."""
     function, inputs = attempt.subject.function, attempt.inputs()
-    other = type(attempt)(attempt.subject, replace(attempt.trial, seed=attempt.trial.seed + 1)).inputs()
+    other = attempt.varied(seed=attempt.trial.seed + 1).inputs()
     with torch.no_grad():
         attempt.call(function, **inputs)
         for name, value in other.items():
@@ -143,7 +142,7 @@ def afterwards(attempt: Attempt) -> None:
     inputs = attempt.inputs()
     returned, _ = attempt.results(attempt.subject.function, inputs)
     before = {name: value.clone() for name, value in returned.items() if torch.is_tensor(value)}
-    another = type(attempt)(attempt.subject, replace(attempt.trial, seed=attempt.trial.seed + 1))
+    another = attempt.varied(seed=attempt.trial.seed + 1)
     another.results(attempt.subject.function, another.inputs())
     for name, was in before.items():
         if place := elements.first(~elements.same(returned[name].detach(), was)):

@@ -10,7 +10,6 @@ A file may name helpers of its kernels that approximate a function: `ATOMS = {"n
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
@@ -30,7 +29,7 @@ def exactly(attempt: Attempt) -> None:
     atoms = getattr(sys.modules.get(subject.function.__module__), "ATOMS", {})
 
     def once(number: int) -> tuple[dict[str, Verdict], dict[str, int]]:
-        one = type(attempt)(subject, replace(attempt.trial, seed=attempt.trial.seed + number))
+        one = attempt.varied(seed=attempt.trial.seed + number)
         inputs, made = one.inputs(), dict[str, Verdict]()
         doubled = {name: value.double() if elements.floating(value) else value for name, value in inputs.items()}
         with without_rounding(atoms) as session:

@@ -157,6 +157,10 @@ class Attempt:
         #: Results of a function that are its arguments, changed or not.
         self.echoed: dict[Callable, set[str]] = {}
 
+    def varied(self, **changes: Any) -> Attempt:
+        """The same but for these fields of the trial."""
+        return Attempt(self.subject, replace(self.trial, **changes))
+
     def make(self, how: str = "") -> None:
         how, procedures = how or self.trial.how, _PROCEDURES
         if how in procedures:
@@ -265,7 +269,7 @@ class Attempt:
         if name not in known:
             known[name] = not self.differentiable
             for layout in layouts.LAYOUTS if known[name] else ():
-                other = Attempt(self.subject, replace(self.trial, layout=layout))
+                other = self.varied(layout=layout)
                 with contextlib.suppress(Exception):  # it may refuse a layout
                     other.results(self.subject.function, other.inputs())
                     known[name] = known[name] and name in other.handed_back
@@ -302,7 +306,7 @@ class Attempt:
         writes.compare(found, pytorch, exact, inputs)
         lost, infinite = "", set()
         if self.trial.values:
-            usual = Attempt(self.subject, replace(self.trial, values=""))
+            usual = self.varied(values="")
             results = usual.expected(usual.inputs(), None, wanted)[1]
             infinite = {
                 name for name, value in results.items() if elements.floating(value) and bool(value.isinf().any())
@@ -377,7 +381,7 @@ class Attempt:
             return False
         drawn: dict[tuple[int, str], list[Three]] = {}
         for number in range(DRAWS):
-            again = Attempt(self.subject, replace(self.trial, seed=self.trial.seed + number))
+            again = self.varied(seed=self.trial.seed + number)
             again.drawn = drawn
             again.make()
         draws = list(zip(*drawn.get((self.compared, name), [])))
@@ -697,17 +701,15 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
     refused. none: results have none, in silence. reference: the reference gives none either. in place: it writes to an
     argument. unknown: without a call of the function."""
 
-    def attached(function: Callable, refused: Collection[str] = (), only: str = "") -> bool:
+    def attached(function: Callable, wanted: Collection[str] | None = None) -> bool:
         with fences.Fences():  # what writes beside a tensor must not end the process
             inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
             for name, value in inputs.items():
-                if elements.floating(value) and name not in refused and only in ("", name):
+                if elements.floating(value) and (wanted is None or name in wanted):
                     value.requires_grad_()
-                    floating.setdefault(name)
             outputs = verdict.named(function(**inputs, **dict(trial.options))).values()
         return any(torch.is_tensor(out) and out.requires_grad for out in outputs)
 
-    floating: dict[str, None] = {}
     try:
         if not attached(subject.reference):
             return "reference"
@@ -720,15 +722,15 @@ def gradient_mode(subject: Subject, trial: Trial, call: bool = True) -> str:
     except Exception as error:
         if not is_refusal(error) and not isinstance(error, RuntimeError):
             return "none"
-    refused = set()
+    inputs = subject.make(dict(trial.sizes), getattr(torch, trial.dtype), trial.seed)
+    floating, taken = {name for name, value in inputs.items() if elements.floating(value)}, set()
     for name in floating:  # each by itself: a function may give the gradients of some
-        try:
-            attached(subject.function, only=name)
-        except Exception:
-            refused.add(name)
+        with contextlib.suppress(Exception):
+            attached(subject.function, {name})
+            taken.add(name)
     with contextlib.suppress(Exception):
-        if refused < floating.keys() and attached(subject.function, refused):
-            vars(subject)["refusing"] = frozenset(refused)
+        if taken and attached(subject.function, taken):
+            vars(subject)["refusing"] = frozenset(floating - taken)
             return "gradients"
     return "refuses"
 
