@@ -162,12 +162,15 @@ def _report(said: str, whole: str) -> Report:
 
 
 # ---------------------------------------------------------------- a call
-def check(name: str, origin: Callable | None, file: str, trials: list[Any], seconds: float = SECONDS) -> None:
+def check(
+    name: str, origin: Callable | None, file: str, trials: list[Any], seconds: float = SECONDS, gpu: str = ""
+) -> None:
     """Make the calls of these trials under a sanitizer.
 
     Args:
         origin: gives the subject, in another process.
         file: that of its kernels: a line of it is named as such.
+        gpu: the one that this process sees, in the words of `CUDA_VISIBLE_DEVICES`; "" for all of them.
 
     Raises:
         Wrong: what the sanitizer has found.
@@ -183,6 +186,8 @@ def check(name: str, origin: Callable | None, file: str, trials: list[Any], seco
         if name in OF_NVIDIA:  # which knows of a tensor only if it is an allocation of its own
             command = [tool() or _TOOL, "--tool", name, *_OPTIONS.get(name, []), *command]
             special = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        if gpu:
+            special["CUDA_VISIBLE_DEVICES"] = gpu
         ran = _run(command, _ENVIRONMENT | special, seconds)
         try:
             kept = pickle.loads(result.read_bytes())
