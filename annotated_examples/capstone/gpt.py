@@ -5,7 +5,7 @@ Is a transformer made of these kernels the same model as one in plain PyTorch? D
 faster? This file has both: one model, and two sets of operations that it can be built from. The text that it learns is
 this site's.
 
-**The same model.** Both start from the same weights and see the same batches. With 124 million parameters, in bfloat16,
+**The same model.** Both start from the same weights and see the same batches. With 125 million parameters, in bfloat16,
 16 sequences of 1024 tokens a step, and dropout, which drops different elements in the two:
 
 [[training: capstone]]
@@ -131,7 +131,7 @@ PLAIN = Operations(
 # ## The model
 #
 # Two sizes. The small one is for Triton's interpreter. The large one is as large as the first GPT-2. A configuration
-# also makes the blocks of its model: that is how [other forms](options.py), with experts or with eight bits, exchange
+# also makes the blocks of its model: that is how [other forms](options.py), with experts or with eight bits, replace
 # parts of them.
 @dataclass(frozen=True)
 class Config:

@@ -1,10 +1,10 @@
 r"""
 # The GPT with other parts: experts, eight bits, a state
 
-[The GPT of these kernels](gpt.py) is built as models were in 2023. Those of today exchange some of its parts. Here each
-exchange is one word of the configuration:
+[The GPT of these kernels](gpt.py) is built as models were in 2023. Today's models replace some of its parts. Here each
+replacement is one word of the configuration:
 
-| option | what is exchanged | with |
+| option | what is replaced | by |
 |---|---|---|
 | `feed_forward="experts"` | the gated unit | [a router](../moe/router.py) and [experts](../fast/moe_mlp.py) |
 | `linear="row"`, or another recipe | the products of all layers | [those in eight bits](../fp8/linear.py) |
@@ -23,14 +23,14 @@ all forms, `--only experts` one of them beside the plain form.
 wide as the gated unit, it goes through two. A router begins as a random matrix, and sends some experts more than
 others. The first additional term of the loss works against that, and the second keeps the logits small. Each block
 hands both to the model, which adds them up. At the end of a run the first term, which is 1 where all experts get
-the same and 8 where one gets all, is [[bench: capstone_options/experts/balance]]. (On the H200 this form was measured
-with [the lesson's layer](../moe/moe_mlp.py), on the H100 with the fast one.)
+the same and 4 where two get everything, is [[bench: capstone_options/experts/balance]]. (On the H200 this form was
+measured with [the lesson's layer](../moe/moe_mlp.py), on the H100 with the fast one.)
 
 **Eight bits.** The weights stay in float32, and so do their gradients. What is quantized are the operands of the
 products, each time anew. The router and the last product, which makes the logits, aren't: there a small error decides
 between two tokens or two experts. With experts, theirs are computed in bfloat16, too, so eight bits are left for
 attention's products. In this model they have few operations for each number that has to be quantized: weights of
-768 x 768, where the recipes were made for ten times as wide ones.
+768 x 768, where the recipes were made for far wider ones.
 
 **A state.** Attention keeps every key and value that it has seen. A recurrent layer has one matrix for each head, which
 doesn't grow, so a long text costs as much for each token as a short one. What such a matrix can't do is look up one
@@ -118,7 +118,7 @@ PLAIN = Operations(
 # ## The configuration
 @dataclass(frozen=True)
 class Config(gpt.Config):
-    """A GPT's configuration and its options; ValueError for one that there isn't.
+    """A GPT's configuration and its options; ValueError for one that doesn't exist.
 
     Attributes:
         feed_forward: "dense" or "experts".

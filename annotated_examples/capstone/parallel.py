@@ -6,7 +6,7 @@ One model, [the GPT of these kernels](gpt.py), and three ways to train it with s
 | way | what a rank has | what travels in a step |
 |---|---|---|
 | `ddp` | all weights, some of the sequences | the gradients of all weights, once |
-| `fsdp` | a part of every weight, some of the sequences | all weights, twice, and their gradients, once |
+| `fsdp` | a part of every weight, some of the sequences | the blocks' weights twice, the rest once, gradients once |
 | `tp` | some heads, hidden units and columns of the vocabulary, and all sequences | activations, four times a layer |
 
 The first two are PyTorch's, around a model that knows nothing of them. The third changes the model: this file cuts it.
@@ -36,8 +36,8 @@ from annotated_examples.distributed.vocab_parallel_cross_entropy import vocab_pa
 
 # ## Every option in one place
 #
-# Dropout is off: ranks with other sequences would drop other elements than one process does, and nothing could be
-# compared. (For a run of your own, give each rank of `ddp` and `fsdp` other seeds, and those of `tp` the same.)
+# Dropout is off: ranks with different sequences wouldn't drop the elements that one process does, and nothing could be
+# compared. (For a run of your own, give each rank of `ddp` and `fsdp` its own seed, and those of `tp` the same.)
 @dataclasses.dataclass(frozen=True)
 class Options:
     """`sequences` a step, of all ranks together. `heads` and `key_heads` must be multiples of the ranks of `tp`."""
@@ -68,7 +68,7 @@ class Options:
 #
 # Two products come in a row: into heads and out of them, into hidden units and out of them. The first is cut by its
 # outputs, so each rank has whole heads, and can go on alone. The second is cut by its inputs, which are what the rank
-# has. Its result is a term of a sum. So there is one all-reduce behind every *pair* of products, and, backward, one
+# has. Its result is a term of a sum. So there is one all-reduce after every *pair* of products, and, backward, one
 # before it.
 #
 # [[figure: ranks/layer]]

@@ -44,8 +44,8 @@ from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 
 # ## Reference
 #
-# The formula, spelled out in PyTorch. In float64 it is what the kernels are measured against. `eps` is **inside** the
-# root: it keeps a constant row, whose variance is zero, from being divided by zero.
+# The formula in PyTorch. `eps` is **inside** the root: it keeps a constant row, whose variance is zero, from being
+# divided by zero.
 def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
     centred = x - x.mean(dim=-1, keepdim=True)
     rstd = 1 / torch.sqrt(centred.pow(2).mean(dim=-1, keepdim=True) + eps)
@@ -71,8 +71,7 @@ def layernorm_forward_kernel(
     y_ptr, mean_ptr, rstd_ptr,  # (M, N), contiguous; (M,) and (M,) in float32
     N, stride_xm, eps: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # One program runs for each row, so my program's number is also my row's, in 64 bits. The rows of `x` may lie
-    # further apart than they are long. `y` is new, and its rows lie side by side.
+    # My row. Those of `x` may lie further apart than they are long; those of `y` lie side by side.
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
     y_ptr += row * N
@@ -80,19 +79,17 @@ def layernorm_forward_kernel(
     # First trip: add up the row, lane by lane, in float32. The lanes themselves are added up once, after the loop.
     acc = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
-        # Of the second chunk, `pid=0, start=4: offs_n = [4, 5, 6, 7]`, two columns exist: `start=4: mask = [1, 1, 0,
-        # 0]`.
+        # The second chunk has two columns: `pid=0, start=4: mask = [1, 1, 0, 0]`. A zero doesn't disturb the sum:
+        # `start=4: x = [8, 4, 0, 0]`.
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
-        # A zero doesn't disturb the sum: `start=4: x = [8, 4, 0, 0]`.
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         acc += x
 
     # [[tag: LN-mean]]. 24 is divided by the length of the row, not of the chunks: `mean = 4`. Why isn't that a plain
     # `/`? On a GPU it compiles to a fast division, whose result may be off by two units in the last place. Around 10000
-    # that is about 0.002, and the whole row would be shifted by as much. `tl.div_rn` rounds to the nearest number. It
-    # takes two float32, so `N` is converted. An argument that equals 1 is compiled in as a plain constant, which has no
-    # `.to`; `tl.cast` takes both.
+    # that is about 0.002, and the whole row would be shifted by as much. `tl.div_rn` rounds to the nearest number, and
+    # takes two float32.
     mean = tl.div_rn(tl.sum(acc, axis=0), tl.cast(N, tl.float32))
 
     # Second trip: add up the squared distances from the mean.
@@ -106,11 +103,11 @@ def layernorm_forward_kernel(
         centred = tl.where(mask, x - mean, 0.0)
         acc += centred * centred
     variance = tl.sum(acc, axis=0) / N
-    # A plain `/` will do for the variance: two units in its last place change each result by about a ten-millionth of
-    # itself. Then [[tag: LN-rstd]]; `tl.sqrt` takes the square root. `variance = 4` makes `rstd = 0.50`.
+    # A plain `/` will do here: two units in its last place change each result by about a ten-millionth of itself. Then
+    # [[tag: LN-rstd]]; `tl.sqrt` takes the square root. `variance = 4` makes `rstd = 0.50`.
     rstd = 1.0 / tl.sqrt(variance + eps)
 
-    # Backward needs these two again, one number per row each. The normalised row isn't saved; it is recomputed.
+    # Backward needs these two again. The normalised row isn't saved; it is recomputed.
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
@@ -125,26 +122,24 @@ def layernorm_forward_kernel(
             y *= tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         if bias_ptr is not None:
             y += tl.load(bias_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
-        # The first row of the example, normalised, begins −1, 0, −1, 0. The third column has a bias of 1: `start=0: y =
-        # [-1.00, 0.00, 0.00, 0.00]`. Past the end of this row begins the next one, which belongs to another program.
+        # The first row, normalised, begins −1, 0, −1, 0. The third column has a bias of 1: `start=0: y = [-1.00, 0.00,
+        # 0.00, 0.00]`.
         tl.store(y_ptr + offs_n, y, mask=mask)
 
 
 # ## Backward along the rows: `dx`
 #
-# Again one program per row. [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It
-# subtracts two things. One is the average of `g`: that is what the mean passes back. The other is what the standard
-# deviation passes back: the normalised row, times the average of `g` · `x_hat`. The difference is multiplied by `rstd`,
-# because forward multiplied the row by it. Both averages run over the row. So there are two trips: one for the
-# averages, one for the result.
+# [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It subtracts two things. One is the
+# average of `g`: that is what the mean passes back. The other is what the standard deviation passes back: the
+# normalised row, times the average of `g` · `x_hat`. Both averages run over the row, so there are two trips: one for
+# the averages, one for the result.
 @triton.jit
 def layernorm_backward_kernel(
     dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr,  # (M, N), (M, N), (N,) or None, (M,), (M,)
     dx_ptr,  # (M, N), contiguous
     N, stride_dym, stride_xm, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # My row, as above. The upstream gradient has a stride of its own: it may be a slice of something wider, or one row
-    # shown many times, with stride zero. `mean` and `rstd` are the two numbers that forward stored for my row.
+    # My row. The upstream gradient has a stride of its own, which may be zero.
     row = tl.program_id(0).to(tl.int64)
     dy_ptr += row * stride_dym
     x_ptr += row * stride_xm
@@ -171,9 +166,9 @@ def layernorm_backward_kernel(
         x_hat = (tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         acc_g += g
         acc_gx += g * x_hat
-    # In the first row `g` is 1 in the first column, where `x_hat` is −1, and zero elsewhere. So the averages are a
-    # sixth of 1 and a sixth of −1: `pid=0: mean_g = 0.167` and `mean_gx = -0.167`. A plain `/` will do: an average is
-    # no larger than the largest of its numbers, so its error is small compared with them.
+    # In the first row `g` is 1 in the first column, where `x_hat` is −1, and zero elsewhere: `pid=0: mean_g = 0.167`
+    # and `mean_gx = -0.167`. A plain `/` will do: an average is no larger than the largest of its numbers, so its error
+    # is small compared with them.
     mean_g = tl.sum(acc_g, axis=0) / N
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
@@ -212,10 +207,9 @@ def layernorm_backward_columns_kernel(
     partial_dweight_ptr, partial_dbias_ptr,  # (programs along the rows, N) in float32, or None
     M, N, stride_dym, stride_xm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    # A grid of two dimensions: a program has two numbers. `tl.program_id(0)` says which block of columns is mine. In
-    # the example there are two, and the last one is half full: `pid=(1, 0): mask_n = [1, 1, 0, 0]`. `tl.program_id(1)`
-    # says which share of the rows. (Neither has to be int64: with 32 rows in a tile `pid_m * N` stays below 2³¹ until
-    # `x` and `dy` take 275 GB.)
+    # Along axis 0 of the grid lie the blocks of columns, two in the example. The last one is half full: `pid=(1, 0):
+    # mask_n = [1, 1, 0, 0]`. Along axis 1 lie the shares of the rows. (Neither number has to be int64: with 32 rows in
+    # a tile `pid_m * N` stays below 2³¹ until `x` and `dy` take 275 GB.)
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
     pid_m = tl.program_id(1)
@@ -223,29 +217,26 @@ def layernorm_backward_columns_kernel(
     # One accumulator for each element of a tile of `BLOCK_M` rows and `BLOCK_N` columns.
     dweight = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     dbias = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    # A *grid-stride loop*: I start at tile `pid_m`. `tl.num_programs(1)` is the size of the grid's other dimension. So
-    # many programs share the rows, and I step on by that many tiles. In the example two programs share three tiles of
-    # two rows; the one whose `pid_m` is zero gets the first and the last.
+    # A *grid-stride loop*: I start at tile `pid_m`. `tl.num_programs(1)` programs share the rows, so I step on by that
+    # many tiles. In the example two programs share three tiles of two rows; the one whose `pid_m` is zero gets the
+    # first and the last.
     for start in range(pid_m * BLOCK_M, M, tl.num_programs(1) * BLOCK_M):
         # There are five rows: `pid=(0, 0), start=4: offs_m = [4, 5]` and `pid=(0, 0), start=4: mask_m = [1, 0]`.
         offs_m = (start + tl.arange(0, BLOCK_M)).to(tl.int64)
         mask_m = offs_m < M
-        # `[:, None]` turns the row numbers into a column, `[None, :]` the column numbers into a row. An operator
-        # between the two makes a tile. `&`: an element exists if its row and its column do. `+`: its offset is that of
-        # its row plus that of its column.
         mask = mask_m[:, None] & mask_n[None, :]
         dy = tl.load(dy_ptr + offs_m[:, None] * stride_dym + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
-        # In the kernels above these were single numbers. Here they are blocks: one number for each row of the tile.
+        # One number for each row of the tile.
         mean = tl.load(mean_ptr + offs_m, mask=mask_m, other=0.0)
         rstd = tl.load(rstd_ptr + offs_m, mask=mask_m, other=0.0)
         # Outside of the matrix `dy` is zero, so nothing is added there.
         dweight += dy * (x - mean[:, None]) * rstd[:, None]
         dbias += dy
 
-    # The rows of the tile are added up once, after the loop; axis 0 is the one that runs down them. Rows 0, 1 and 4
-    # make `pid=(0, 0): dweight_sum = [-1.707, -2.256, -1.802, 0]` and `pid=(0, 0): dbias_sum = [2, 3, 0, 0]`. I write
-    # them into my own columns of row `pid_m` of the partial sums; no other program writes there.
+    # The rows of the tile are added up once, after the loop. Rows 0, 1 and 4 make `pid=(0, 0): dweight_sum = [-1.707,
+    # -2.256, -1.802, 0]` and `pid=(0, 0): dbias_sum = [2, 3, 0, 0]`. Row `pid_m` of the partial sums is mine; no other
+    # program writes there.
     dweight_sum = tl.sum(dweight, axis=0)
     dbias_sum = tl.sum(dbias, axis=0)
     tl.store(partial_dweight_ptr + pid_m * N + offs_n, dweight_sum, mask=mask_n)
@@ -254,13 +245,9 @@ def layernorm_backward_columns_kernel(
 
 # ## Launchers
 #
-# The kernels need a matrix in which the elements of a row are neighbours. `as_rows` turns any tensor into one, and
-# copies only what it has to; `row_stride` is the distance from one row to the next. `max(N, 1)` avoids a division by
-# zero when rows have no elements.
-#
-# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each. In bfloat16 these are 16 bytes, the
-# most that one instruction loads. Wider rows take more chunks, narrower ones leave lanes idle. (Softmax fits the chunk
-# to the row; one size for all keeps this launcher simpler.)
+# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each, in bfloat16 one load of 16 bytes.
+# Wider rows take more chunks, narrower ones leave lanes idle. (Softmax fits the chunk to the row; one size for all
+# keeps this launcher simpler.)
 @replayed
 def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
     """Returns `y` in the shape of `x`, and `mean` and `rstd` in float32, one number per row."""
@@ -282,11 +269,10 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, BLOCK_N=1024):
 # LoRA, which trains only small added matrices, the columns kernel isn't launched. If one of the two is needed, it
 # computes both.
 #
-# Up to `num_programs` programs share the rows of a block of columns; with fewer tiles of rows than that, each program
-# gets one. With 4096 columns, 128 to a block, a limit of 64 means 2048 programs for the H200's 132 SMs, and
-# only 64 rows of partial sums. A tile of 32 rows by 128 columns means 32 elements per thread in each of the two
-# accumulators. The partial sums are added up in float32 and rounded to the parameter's dtype once. If `M` is zero there
-# are none, and their sum is zero.
+# Up to `num_programs` programs share the rows of a block of columns. With 4096 columns, 128 to a block, a limit of 64
+# means 2048 programs for the H200's 132 SMs, and only 64 rows of partial sums. A tile of 32 rows by 128 columns means
+# 32 elements per thread in each of the two accumulators. If `M` is zero there are no partial sums, and their sum is
+# zero.
 @replayed
 def layernorm_backward(
     dy, x, weight, bias, mean, rstd, *, needs=(True, True, True),
@@ -327,7 +313,6 @@ def layernorm_backward(
 # ## Joining autograd
 #
 # `x` itself is saved, not the normalised row: `x` is in memory anyway, and the normalised row would be one more tensor.
-# `once_differentiable` makes a second derivative raise. Without it a gradient penalty would silently lose a term here.
 # The launchers are arguments, so that the fast version can use this `Function` with its own.
 class LayerNorm(torch.autograd.Function):
     @staticmethod
@@ -345,8 +330,6 @@ class LayerNorm(torch.autograd.Function):
 
 
 # ## The public function
-#
-# Arguments are checked before anything is launched.
 def contract(x, weight, bias, eps):
     rows_contract(x)
     checks.optional_tensors(weight=weight, bias=bias)
@@ -384,8 +367,7 @@ def layernorm(x, weight=None, bias=None, eps=1e-5):
 
 # ## As a drop-in for a module
 #
-# `apply_layernorm(module, x)` computes what `module(x)` does. A `normalized_shape` of several dimensions is one long
-# row. Some models call their epsilon `variance_epsilon`.
+# A `normalized_shape` of several dimensions is one long row.
 def apply_layernorm(module, x):
     """`module(x)` for an `nn.LayerNorm`, or for any module with `weight`, `bias` and `eps` or `variance_epsilon`.
 
@@ -409,7 +391,7 @@ def apply_layernorm(module, x):
 #
 # Five rows of six, in chunks of four columns. Why isn't the upstream gradient the same everywhere? With a constant one,
 # and without a weight, `dx` is the derivative of a normalised row's sum. That sum is zero for every `x`, so the true
-# `dx` is zero, and many wrong kernels return zero too. Such an example would hide their mistakes.
+# `dx` is zero, and many wrong kernels return zero too.
 def EXAMPLE():
     make = lambda rows: torch.tensor(rows, dtype=torch.float32, device=device.DEVICE)  # noqa: E731
     x = make([[2, 4, 2, 4, 8, 4], [0, 1, 2, 3, 4, 8], [2, -2, 0, 1, -1, 0], [9, 7, 7, 5, 5, 3], [0, 0, 6, 6, 0, 0]])

@@ -8,8 +8,7 @@ Multiply a matrix `a` of shape (M, K) by a matrix `b` of shape (K, N), and apply
 Here `a` is the derivation's $X$ and `b` its $Y$. The result is $Z$ itself, or $C$: $Z$ after [[tag: MM-relu]],
 [[tag: MM-leaky]], [[tag: MM-gelu]] or [[tag: MM-silu]]. The backward pass is that of the activation,
 [[tag: MM-relu-Z]], [[tag: MM-leaky-Z]], [[tag: MM-gelu-Z]] or [[tag: MM-silu-Z]], followed by two more products,
-[[tag: MM-X]] and [[tag: MM-Y]]. The same kernel computes these: it is given a transposed matrix, which is the same
-memory with its strides swapped.
+[[tag: MM-X]] and [[tag: MM-Y]], which the same kernel computes.
 
 New on this page: the activation as an argument and `SAVE_Z`, in steps 4 and 5 of the kernel; the activation's backward
 pass as a kernel of its own; and `@opaque`, which lets the launcher run inside `torch.compile`. Steps 1 to 3 are those
@@ -47,7 +46,7 @@ from annotated_examples.common.tile_order import grouped_order
 
 # ## Reference
 #
-# The same in PyTorch. It runs in any dtype; in float64 it is what the kernel is measured against.
+# The same in PyTorch.
 def matmul_reference(a, b, activation=None):
     return activation_reference(torch.matmul(a, b), activation)
 
@@ -64,7 +63,7 @@ def matmul_reference(a, b, activation=None):
 # ## The kernel, step by step
 #
 # The example multiplies a 16 x 16 by a 16 x 8 matrix in tiles of 2 x 2, with `2` elements of K at a time: 32
-# programs of eight loop steps. (On a GPU `tl.dot` needs at least 16 along K; the interpreter takes any tile.)
+# programs of eight loop steps.
 @triton.jit
 def matmul_kernel(
     a_ptr,  # (M, K)
@@ -88,10 +87,9 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    # **Step 1: which tile of C is mine?** C has `num_pid_m = 8` rows and `num_pid_n = 4` columns of tiles, so a full
-    # group is `GROUP_M * num_pid_n = 12` programs. The last group is where mistakes are made: it has
-    # `pid=29: num_pid_m - 2 * GROUP_M = 2` rows. Program 29 is number `pid=29: pid % (GROUP_M * num_pid_n) = 5` of it:
-    # row `pid=29: pid_m = 7`, column `pid=29: pid_n = 2`. Counted down `GROUP_M` rows it would be row
+    # **Step 1: which tile of C is mine?** C has `num_pid_m = 8` rows and `num_pid_n = 4` columns of tiles. The last
+    # group has `pid=29: num_pid_m - 2 * GROUP_M = 2` rows. Program 29 is number `pid=29: pid % (GROUP_M * num_pid_n) =
+    # 5` of it: row `pid=29: pid_m = 7`, column `pid=29: pid_n = 2`. Counted down `GROUP_M` rows it would be row
     # `pid=29: 2 * GROUP_M + 5 % GROUP_M = 8`, which doesn't exist.
     pid = tl.program_id(0)
     num_pid_m = tl.cdiv(M, BLOCK_M)
@@ -99,41 +97,34 @@ def matmul_kernel(
     pid_m, pid_n = grouped_order(pid, num_pid_m, num_pid_n, GROUP_M)
 
     # **Step 2: where do my tiles start?** That program computes the rows `pid=29: offs_m = [14, 15]` and columns
-    # `pid=29: offs_n = [4, 5]` of C. Row offsets are int64: times a stride they exceed 2³¹ in a large matrix.
+    # `pid=29: offs_n = [4, 5]` of C.
     offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     offs_k = tl.arange(0, BLOCK_K).to(tl.int64)
     m_mask = offs_m < M
     n_mask = offs_n < N
-    # A column of row offsets plus a row of column offsets is a tile of pointers: `a_ptrs.shape = (2, 2)`. In `a`,
-    # where a row is 16 elements long, they are elements `pid=29: a_ptrs = [[224, 225], [240, 241]]`.
+    # In `a`, where a row is 16 elements long, its first tile is `pid=29: a_ptrs = [[224, 225], [240, 241]]`.
     a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
 
-    # **Step 3: walk along K and add up.** Each step multiplies a tile of `a` by a tile of `b` [[tag: MM-Z]]. The sum
-    # stays in float32 whatever the inputs are, because one in 16 bits
-    # [stops growing](../../docs/guides/numerics.md#a-sum-that-stops-growing).
+    # **Step 3: walk along K and add up,** [[tag: MM-Z]], in float32.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_K)):
-        # Three edges, three masks. What lies outside is read as 0, which adds nothing to a sum. In the first launch
-        # everything is inside, `pid=29, k=7: k_mask = [1, 1]`. The example's last launch has
-        # `launch=3, pid=0: K = 10`, in tiles of `launch=3: BLOCK_K = 4`: its third step starts at column 8 of `a`,
-        # where two are left, `launch=3, pid=0, k=2: k_mask = [1, 1, 0, 0]`. Both sides must be masked: a 0 on one
-        # side times a NaN on the other is a NaN. Without `other` the contents of masked lanes would be undefined.
+        # In the first launch everything is inside, `pid=29, k=7: k_mask = [1, 1]`. In the last one, of
+        # `launch=3, pid=0: K = 10` in tiles of `launch=3: BLOCK_K = 4`, two columns are left for the third step:
+        # `launch=3, pid=0, k=2: k_mask = [1, 1, 0, 0]`. Both sides must be masked: a 0 on one side times a NaN on the
+        # other is a NaN.
         k_mask = offs_k < K - k * BLOCK_K
         a = tl.load(a_ptrs, mask=m_mask[:, None] & k_mask[None, :], other=0.0)
         b = tl.load(b_ptrs, mask=k_mask[:, None] & n_mask[None, :], other=0.0)
         # Back to the first launch: the first step of program 29 gives `pid=29, k=0: acc = [[1, 3], [-1, -2]]`, the last
         # `pid=29, k=7: acc = [[0, 4], [8, -6]]`.
         acc = multiply_add(a, b, acc, INPUT_PRECISION)
-        # On to the next `BLOCK_K` columns of `a` and rows of `b`, in int64 like the offsets. (A stride of 1 reaches the
-        # kernel as a constant, which has no `.to`; `tl.cast` takes both.)
         a_ptrs += BLOCK_K * tl.cast(stride_ak, tl.int64)
         b_ptrs += BLOCK_K * tl.cast(stride_bk, tl.int64)
 
-    # **Step 4: the epilogue.** The activation is applied while the sums are still in registers. As a kernel of its
-    # own it would have to read and write all of C again. `ACTIVATION` is a function; here it is ReLU, which turns the
-    # sums of program 29 into `pid=29: c = [[0, 4], [8, 0]]`.
+    # **Step 4: the epilogue.** The activation is applied while the sums are still in registers. `ACTIVATION` is a
+    # function; here it is ReLU, which turns the sums of program 29 into `pid=29: c = [[0, 4], [8, 0]]`.
     c = ACTIVATION(acc)
 
     # **Step 5: store,** with the masks of the two edges of C. The store rounds to C's dtype. $Z$ is kept only if the
@@ -147,19 +138,14 @@ def matmul_kernel(
 
 # ## The launchers
 #
-# They take views as they are: only the strides are passed on. And they pass tensors, not addresses: an address that is
-# a plain number has no dtype.
-#
-# **Tile sizes.** A large tile reads less: each number of `a` that is loaded serves `BLOCK_N` columns of C, each of `b`
-# serves `BLOCK_M` rows. The product at 4096 in each direction, with pointers and bfloat16:
+# **Tile sizes.** A large tile reads less. The product at 4096 in each direction, with pointers and bfloat16:
 #
 # - in tiles of 32 x 32: [[bench: matmul/ladder/32 x 32 blocks/forward_ms]]
 # - in tiles of 64 x 64: [[bench: matmul/ladder/64 x 64 blocks/forward_ms]]
 # - in tiles of 128 x 256: [[bench: matmul/ladder/128 x 256 blocks/forward_ms]]
 #
 # That is as far as it goes: 128 x 256 sums take 128 of the 255 registers of each thread of 8 warps. The default is half
-# of that, 128 x 128. It leaves room for float32 in full precision, whose factors go through registers too. Along K a
-# tile reaches 128 bytes, a cache line.
+# of that, 128 x 128. It leaves room for float32 in full precision, whose factors go through registers too.
 @opaque
 def matmul_forward(
     a, b, activation=None, *, save_z=False, BLOCK_M=128, BLOCK_N=128, BLOCK_K=None, GROUP_M=8, num_warps=8
@@ -189,8 +175,7 @@ def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True)
 
 # ## The public function
 #
-# `Product` joins the launchers to autograd and decides what is kept for the backward pass. A call without a gradient
-# goes straight to the launcher.
+# `Product` joins the launchers to autograd and decides what is kept for the backward pass.
 @replayed
 def matmul(a, b, activation=None):
     """`activation(a @ b)`, differentiable.
@@ -235,7 +220,7 @@ def EXAMPLE():
 # fetch 16 bytes at once. At 1000 x 3000 x 5000 it takes [[bench: matmul/1000x3000x5000/forward/ms]] against
 # [[bench: matmul/1000x3000x5000/forward/eager.ms]]. 16 divides neither K nor the strides, so the compiler can prove
 # neither that a row begins at a multiple of 16 bytes nor that neighbours along K share their mask, and the threads
-# fetch one number at a time. [fast/matmul](../fast/matmul.py) leaves the fetching to a unit of the GPU that doesn't
-# have this problem.
+# fetch one number at a time. [fast/matmul](../fast/matmul.py) leaves the fetching to the TMA, which needs no masks and
+# is told where the rows begin.
 if __name__ == "__main__":
     script.main(matmul, matmul_reference)

@@ -181,10 +181,10 @@ def like(x):
     return out if out.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-# A tile of 1024 pairs is 8 for each of 128 threads: 16 bytes of each half, in bfloat16, the most that one instruction
-# loads. Fewer heads than that make a smaller tile, with a warp for every 256 pairs. A tile holds only a few wide heads,
-# and the last tile is rarely full, so their programs have one warp, which leaves less idle. `R` and `D` are constants
-# of the kernel: a model has one head size, and the compiler learns which loads are aligned.
+# A tile of 1024 pairs is 8 for each of 128 threads: in bfloat16 a load of 16 bytes from each half. Fewer heads than
+# that make a smaller tile, with a warp for every 256 pairs. A tile holds only a few wide heads, and the last tile is
+# rarely full, so their programs have one warp, which leaves fewer threads idle. `R` and `D` are constants of the
+# kernel: a model has one head size, and the compiler learns which loads are aligned.
 #
 # `torch.compile` can trace a launch, but not one with tuples. So inside it `turn` is an operator of its own, of which
 # the compiler knows the shapes of the results.

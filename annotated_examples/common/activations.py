@@ -46,15 +46,16 @@ def gelu(z):
 
 @triton.jit
 def silu(z):
-    # [[tag: MM-silu]]; `tl.sigmoid` computes one over one plus the exponential of `-z`, this one with all digits.
+    # [[tag: MM-silu]]; `tl.sigmoid` computes one over one plus the exponential of `-z`, `sigmoid_of` with all digits.
     return z * sigmoid_of(z)
 
 
 # ## Backward
 #
 # The gradient of Z: upstream gradient times slope. What is the slope computed from? For ReLU and leaky ReLU the
-# result is enough, because it is positive where Z is. The result is kept alive anyway, so saving it costs no memory.
-# GELU and SiLU need Z itself, because their results don't determine the slope. `saved` is one or the other.
+# result is enough: it is positive where Z is, unless it was rounded to 0. As the next operation mostly keeps it anyway,
+# saving it costs no memory. GELU and SiLU need Z itself, because their results don't determine the slope. `saved` is
+# one or the other.
 @triton.jit
 def identity_backward(dc, saved):
     return dc

@@ -1,7 +1,7 @@
 r"""
 # What the fast attention kernels share
 
-Tiles that the card's TMA unit fetches, the stretches of keys that need a mask and those that need none, and the sizes
+Tiles that the TMA fetches, the stretches of keys that need a mask and those that need none, and the sizes
 of tiles.
 """
 
@@ -19,8 +19,8 @@ from annotated_examples.common.attention import OPEN
 
 # ## A tile by descriptor
 #
-# Since Hopper a card has a TMA unit. A load names the corner of a tile, and the unit fetches the whole of it:
-# no thread computes an address. Past the end of the tensor it delivers zeros. But where sequences are packed, the next
+# Since Hopper each SM has a TMA unit. A load names the corner of a tile, and the unit fetches the whole of it: no
+# thread computes an address. Past the end of the tensor it delivers zeros. But where sequences are packed, the next
 # sequence begins there. Its rows may hold anything, NaN too, and 0 · NaN is NaN. So a tile that crosses the end of its
 # sequence has them replaced by zeros.
 @triton.jit
@@ -66,8 +66,8 @@ class TileSizes(NamedTuple):
 
 
 # Programs that run at the same time read the keys and values of a few heads, or their queries and upstream gradients.
-# These should stay in the L2 cache. We count on 2²⁵ bytes of it, about half. A power of two, so that few kernels are
-# compiled.
+# These should stay in the L2 cache. We count on 2²⁵ bytes of it, 32 of an H100's 50 MiB and of an H200's 60. A power of
+# two, so that few kernels are compiled.
 def heads_at_a_time(rows, q):
     bytes_of_a_head = 2 * max(rows, 1) * q.shape[-1] * q.element_size()
     return 1 << max(min(2**25 // bytes_of_a_head, 8), 1).bit_length() - 1

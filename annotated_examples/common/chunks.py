@@ -224,7 +224,7 @@ def decay_between(g, dtype: tl.constexpr):
     return left
 
 
-# The same with rows and columns exchanged. Computing it anew is safer than transposing a tile that was computed: some
+# The same with rows and columns swapped. Computing it anew is safer than transposing a tile that was computed: some
 # versions of the compiler get that wrong on Hopper.
 @triton.jit
 def decay_between_transposed(g, dtype: tl.constexpr):

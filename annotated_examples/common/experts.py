@@ -50,7 +50,7 @@ class Plan(NamedTuple):
 # programs raise, with `tl.atomic_add`, would need one launch fewer. But then the order of an expert's rows would depend
 # on who came first, and with it the last bits of every sum over them.
 #
-# Dropped slots have the expert −1. They are counted as those of one more expert, E, and end behind all others. So does
+# Dropped slots have the expert −1. They are counted as those of one more expert, E, and come after all others. So does
 # a number that is no expert, which the CPU refuses, and a GPU can't without waiting.
 @triton.jit
 def one_hot(
@@ -161,13 +161,13 @@ def sorted_by_expert(experts, num_experts, *, BLOCK=None, BLOCK_B=16):
 #
 # Every expert's rows are cut into tiles, and the last tile of each is ragged. How many tiles there are depends on the
 # offsets, which Python doesn't know. It knows a bound: the tiles of all rows together, and one more for each expert
-# that ends in the middle of one. So many programs are launched. Each walks along the offsets until it comes to its
+# that ends in the middle of one. That many programs are launched. Each walks along the offsets until it comes to its
 # tile; a program that finds none has no rows, and ends at once.
 #
-# Behind the last expert's rows there may be more, which nobody's product fills. They are treated as the rows of one
+# After the last expert's rows there may be more, which nobody's product fills. They are treated as the rows of one
 # more expert, number `E`, whose product is zero.
 #
-# Returned are the expert, the first row of the tile, and where the expert's rows end: a tile must not reach into those
+# It returns the expert, the first row of the tile, and where the expert's rows end: a tile must not reach into those
 # of the next expert. Offsets that run backwards or past the last row, which a GPU can't refuse without waiting, are
 # clamped: then a result is wrong, but nothing outside is touched.
 @triton.jit

@@ -2,8 +2,9 @@ r"""
 # An exponential with all its digits
 
 A GPU has an instruction for powers of two, and `tl.exp(x)` is that of `x · log₂e`. The product is rounded, and what
-rounding changes in an exponent changes the result by as large a **part of itself**: near −115, where $x$ is −80, half
-a unit in the last place is 4 · 10⁻⁶. So the relative error grows with $|x|$, up to 7 · 10⁻⁸ for each unit of it.
+rounding changes in the exponent, times ln 2, is how large a **part of itself** the result changes by: near −115, where
+$x$ is −80, half a unit in the last place is 4 · 10⁻⁶, and the result is off by up to 3 · 10⁻⁶ of itself. So the
+relative error grows with $|x|$, up to 7 · 10⁻⁸ for each unit of it.
 
 Does that matter? Not in a sum that also has $e^0 = 1$ in it, such as that of a softmax: a millionth of $e^{-80}$ is
 nothing beside 1. It does where the exponential itself is the result, or divides it: a probability, a sigmoid far below
@@ -35,7 +36,7 @@ def sigmoid_of(x):
 
 
 # A result that is rounded to 16 bits has no room for the difference: at −100 it is a part in 140,000, and half a unit
-# in the last place of a float16 is a part in 2048 or more. There the shorter one is enough.
+# in the last place of a float16 is a part in 4096 or more. There the shorter one is enough.
 @triton.jit
 def exp_for(x, dtype: tl.constexpr):
     return exp(x) if dtype == tl.float32 else tl.exp(x)

@@ -30,8 +30,10 @@ def format_contract(dtype, function, on):
         device.require("fp8", function, on.index)
 
 
-# How exact is a sum of products of codes, relative to itself? As float32 is, but on Hopper: the accumulator there keeps
-# 14 bits, one of them in front of the point, and cuts off the rest. More can't be expected of a result.
+# How exact is a sum of products of codes, relative to itself? On Hopper the accumulator keeps 13 bits after the point
+# and cuts off the rest; more can't be expected of a result. SageAttention2 (arXiv 2411.10958) found the same on Ada.
+# This function counts Ada as float32 all the same: nothing here has run on such a card, and a comparison there would
+# fail and not pass by mistake. Of the B200, 25 bits are reported (DeepGEMM's issue 176).
 def eps_of_sums():
     hopper = not device.INTERPRET and torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == 9
     return 2.0**-13 if hopper else torch.finfo(torch.float32).eps

@@ -47,7 +47,7 @@ def is_aligned(x):
     return x.stride(1) == 1 and row % 16 == 0 and row >= x.shape[1] * x.element_size() and x.data_ptr() % 16 == 0
 
 
-# An uninitialised matrix whose rows are that far apart. (What lies behind a row's end is never written, because the
+# An uninitialised matrix whose rows are that far apart. (What lies past a row's end is never written, because the
 # descriptor knows where the matrix ends.)
 def aligned_empty(M, N, dtype, device):
     per_16_bytes = 16 // dtype.itemsize

@@ -2,7 +2,7 @@ r"""
 # Tiles that are added in global memory
 
 Hopper's TMA unit can also *add* a tile to what global memory holds, element by element. Several programs may add to
-the same tile. A sum of floats depends on the order, so where the same call shall give the same bits, they take turns.
+the same tile. A sum of floats depends on the order, so where the same call has to give the same bits, they take turns.
 What such a kernel needs stands here.
 """
 
@@ -28,8 +28,8 @@ else:
 
 
 # `tma.store_wait` waits until the TMA unit has *read* a tile from shared memory, so that its buffer may be used again.
-# Whether the tile has arrived in global memory by then, it doesn't say. Who wants to tell another program has to wait
-# for that as well. Gluon has no name for this wait. It is one instruction.
+# It doesn't say whether the tile has arrived in global memory by then. A program that wants to tell another one has to
+# wait for that as well. Gluon has no name for this wait. It is one instruction.
 @gluon.jit
 def tma_arrived():
     lanes: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])

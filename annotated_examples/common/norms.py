@@ -82,7 +82,7 @@ def backward_schedule(device_index, element_size, N, BLOCK_M, BLOCK_N, num_warps
 # The lessons leave this to PyTorch. Here one program per block of columns reads the partial sums of all `P` programs,
 # tile after tile, always in the same order. They are few and have just been written, so they come from the L2 cache.
 # The result is rounded to the dtype of the parameter once. Its blocks are narrow, 32 columns: a row of 4096 makes 128
-# programs, about one for each SM. RMSNorm has no bias: it passes `None` instead of the bias pointers.
+# programs, about one for each of an H200's SMs. RMSNorm has no bias: it passes `None` instead of the bias pointers.
 @triton.jit
 def partial_sums_kernel(
     partial_dweight_ptr,  # (P, N), or None

@@ -1,10 +1,10 @@
 r"""
 # Rows of one expert, fetched by the TMA unit
 
-Since Hopper a unit of the GPU copies whole tiles by itself, see [the fast product](../fast/matmul.py). What lies
-outside of a matrix it fills with zeros, and doesn't write. But the rows of an expert end in the middle of a matrix, and
-the next expert's follow. Where does a tile have to stop? Only the offsets say, in the GPU's memory, and a descriptor is
-made by Python before the launch.
+Since Hopper the TMA unit copies whole tiles by itself, see [the fast product](../fast/matmul.py). It reads zeros
+outside of a matrix, and writes nothing there. But the rows of an expert end in the middle of a matrix, and the next
+expert's follow. Where does a tile have to stop? Only the offsets say, in the GPU's memory, and a descriptor is made by
+Python before the launch.
 
 What the fast versions of the lessons on experts share stands here: a descriptor that stops at any row, which a kernel
 names when it copies, and a table of all tiles.
@@ -22,10 +22,10 @@ import triton.language as tl
 # The unit checks each coordinate against a size, and it adds up coordinates times strides for the address. Both have to
 # be fixed before the launch, but nothing says that they belong to the same matrix. So the rows get a size that is far
 # too large, `FAR = 2³⁰`, and a kernel counts them from *that* end: the last row of an expert is row `FAR - 1`, and what
-# lies behind it is outside.
+# comes after it is outside.
 #
-# Then the address is too large by the rows that were added, `FAR - end` of them. Two more dimensions, of which a tile
-# has one element each, take that back. The second has the stride of a row, and the coordinate `end`. The first has the
+# Then the address is too large by the rows that were added, `FAR - end` of them. Two more dimensions, in each of which
+# a tile has one element, undo that. The second has the stride of a row, and the coordinate `end`. The first has the
 # coordinate `FAR`, and the stride `2³⁴` less a row: together that adds `2⁶⁴` elements less `FAR` rows. Addresses have
 # 64 bits. So `2⁶⁴` is nothing, and what is left is the row that was meant.
 #
@@ -42,7 +42,7 @@ def ragged(x, tile):
 
 
 # A tile's first row, where its expert's rows end, and its first column. Rows from `end` on arrive as zeros. With an
-# `end` that isn't behind `first`, all of them do.
+# `end` that isn't past `first`, all of them do.
 @triton.jit
 def load_rows(desc, first, end, column):
     tile = desc.load([FAR, end, FAR - end + first, column])
@@ -70,7 +70,7 @@ def in_halves(block):
 # ## A matrix for each expert
 #
 # The expert's number is a coordinate of its own. So a tile that reaches over the edge of its matrix gets zeros there,
-# and nothing of the next one. An expert that there isn't has a matrix of zeros.
+# and nothing of the next one. An expert that doesn't exist has a matrix of zeros.
 def stacked(w, tile):
     """The `Tiles` of (E, K, N), whose last stride is 1."""
     return Tiles(w, tuple(w.shape), tuple(w.stride()), (1, *tile))

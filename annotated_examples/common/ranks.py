@@ -67,7 +67,7 @@ def even_cuts(columns, world):
 class Shard:
     """Where the columns at hand lie: they begin at `first`, the first `width` of them count, and `vocab` count in all.
 
-    What lies behind `vocab` is padding, which makes the widths equal, and is no entry of the vocabulary.
+    What lies past `vocab` is padding, which makes the widths equal, and is no entry of the vocabulary.
     """
 
     first: int

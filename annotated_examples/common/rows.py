@@ -28,7 +28,7 @@ def row_stride(rows, N):
 LONGEST_ROW = 2**31 - 2**14
 
 
-# Accepted is any tensor with at least one dimension, in a dtype that kernels take. (64 is the most that PyTorch
+# Any tensor with at least one dimension is accepted, in a dtype that kernels take. (64 is the most that PyTorch
 # allows, and a `range` ends before its last number.)
 def rows_contract(x):
     checks.tensors(x=x)

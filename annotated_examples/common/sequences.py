@@ -11,7 +11,7 @@ from academy.runtime import checks
 import torch
 
 
-# Offsets may end before the last row: rows behind belong to no sequence, and their results are 0.
+# Offsets may end before the last row: rows after that belong to no sequence, and their results are 0.
 def sequences_contract(total, cu_seqlens):
     """How many sequences there are in `total` rows; checks the offsets."""
     checks.tensors(cu_seqlens=cu_seqlens)
@@ -47,7 +47,7 @@ def few_tokens(x, cu_seqlens):
 
 # A table for kernels whose tiles hold rows of several sequences.
 def owners(cu_seqlens, total):
-    """The sequence of each of `total` rows, int32; -1 for rows behind the last."""
+    """The sequence of each of `total` rows, int32; -1 for rows after the last."""
     rows = torch.arange(total, dtype=torch.int32, device=cu_seqlens.device)
     found = torch.searchsorted(cu_seqlens[1:].contiguous(), rows, right=True, out_int32=True)
     return torch.where(found < cu_seqlens.numel() - 1, found, -1)

@@ -41,7 +41,7 @@ class Symmetric:
 
 
 # A program signals twice, in two places of the pad, and each place has a slot for every sender. `programs` must not be
-# more than a card runs at the same time: programs that wait for each other and don't all have a place wait for ever.
+# more than a card runs at the same time: programs that wait for each other, and don't all fit, wait forever.
 def slots(programs, world):
     return 2 * programs * world
 

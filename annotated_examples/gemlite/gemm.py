@@ -243,7 +243,8 @@ def add_block(
 
     # **The words.** Row `k` finds its number in word row `k // per_word`. With four bits, the rows of the first block
     # are in `pid=0: word_rows = [0, 0, 0, 0, 0, 0, 0, 0, 1, ...]`: eight rows load the **same** word. One of the loads
-    # goes to memory, the other seven to a cache. That keeps this kernel short, and slow.
+    # goes to memory; the other seven are merged with it, or find the word in L1. That keeps this kernel short, and
+    # slow.
     word_rows = offs_k // (32 // W_NBITS) if W_NBITS < 16 else offs_k
     words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
     # The mask excludes what is beyond K (half of the second block) and beyond N.
@@ -413,10 +414,10 @@ def gemm(
 
 # ## Where it falls behind
 #
-# Everywhere. With 16 rows it takes [[bench: gemm/16x8192x8192/forward/ms]], cuBLAS with the same weight in sixteen bits
-# [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]]. It loads each word once for every value in it, and unpacks all words
-# again for each tile of rows. [Split-K](gemm_splitK.py) keeps more of the GPU busy, and the
-# [fast version](../fast/low_bit/__init__.py) loads a word once.
+# At every size that was measured. With 16 rows it takes [[bench: gemm/16x8192x8192/forward/ms]], cuBLAS with the same
+# weight in sixteen bits [[bench: gemm/16x8192x8192/forward/cuBLAS.ms]]. It loads each word once for every value in it,
+# and unpacks all words again for each tile of rows. [Split-K](gemm_splitK.py) keeps more of the GPU busy, and the [fast
+# version](../fast/low_bit/__init__.py) loads a word once.
 
 
 # ## A run small enough to watch

@@ -6,26 +6,27 @@ rows by a matrix of its own:
 
 [[eq: GM-C]]
 
-Here $u_{ri}$ is 1 if row $r$ belongs to expert $i$, and 0 otherwise. Every product by itself would be easy. But their
-heights differ, some are zero, and they are known to the GPU alone: a loop in Python would have to wait for them, 64
-times. So one kernel does them all, and each of its programs finds out whose rows it has.
+Here $u_{ri}$ is 1 if row $r$ belongs to expert $i$, and 0 otherwise. Each product alone would be easy. But their
+heights differ, some are zero, and only the GPU knows them: a loop in Python would have to wait for them, 64 times. So
+one kernel does them all, and each of its programs finds out whose rows it has.
 
 [[figure: experts/ragged_tiles]]
 
 The gradient of the rows is such a product again, [[tag: GM-da]]. That of the matrices is another kind: for each expert
 a sum over its rows, [[tag: GM-db]].
 
-**What it costs.** `2 · R · K · N` operations, as one product of `R` rows. Unlike there, all `E` matrices have to be
+**What it costs.** `2 · R · K · N` operations, as for one product of `R` rows. But all `E` matrices have to be
 read, so with few rows an expert memory is the limit. And each expert ends in the middle of a tile: half a tile is
 wasted on average, `E · BLOCK_M / 2` rows of products.
 
 **Where it falls behind.** On an H200, 49152 rows of 64 experts, 2048 x 1408, take
 [[bench: grouped_matmul/49152x64x2048x1408/forward/lesson.ms]], and `torch._grouped_mm` takes
-[[bench: grouped_matmul/49152x64x2048x1408/forward/grouped_mm.ms]]. With 3072 rows memory sets the pace:
+[[bench: grouped_matmul/49152x64x2048x1408/forward/grouped_mm.ms]]. With 3072 rows the limit is memory, and it reaches
+[[bench: grouped_matmul/3072x64x2048x1408/forward/lesson.share]] of that:
 [[bench: grouped_matmul/3072x64x2048x1408/forward/lesson.ms]] against
 [[bench: grouped_matmul/3072x64x2048x1408/forward/grouped_mm.ms]]. A tile of 64 x 64 asks for its factors twice as often
 as one of 128 x 128, and threads compute an address for each element. [The fast version](../fast/grouped_matmul.py) has
-larger tiles, fetched by the TMA unit, which stops where an expert ends.
+larger tiles, fetched by the TMA, which stops where an expert ends.
 
 **Contract.** `a` is (R, K) and `b` (E, K, N), for a result of (R, N); or `a` is (M, R) and `b` (R, N), for one of
 (E, M, N). Both have one dtype, float32, float16 or bfloat16, and any strides. Sums are formed in float32 and rounded
@@ -67,7 +68,7 @@ def grouped_matmul_reference(a, b, offsets, *, bias=None, out_dtype=None):
 # product of [matmul_blocked](../tutorials/matmul_blocked.py): the loop stands in `tile_of_product`, with the end of the
 # expert's rows in place of the matrix's.
 #
-# In the example three of four experts have rows, 5, 0, 5 and 1, and behind these 11 rows there is one with NaN. The
+# In the example three of four experts have rows, 5, 0, 5 and 1, and after these 11 rows comes one with NaN. The
 # tiles are 4 x 4.
 @triton.jit
 def grouped_rows_kernel(
@@ -84,7 +85,7 @@ def grouped_rows_kernel(
     offs_m = first + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
 
-    # The row behind the last expert's gets an empty sum, and its NaN is never read: `pid=(5, 0): expert = 4`. An
+    # The row after the last expert's gets an empty sum, and its NaN is never read: `pid=(5, 0): expert = 4`. An
     # expert's number times the size of a matrix may pass 2³¹, so it is counted in 64 bits.
     length = tl.where(expert < E, K, 0)
     b_ptr += tl.cast(expert, tl.int64) * stride_be
@@ -109,7 +110,7 @@ def grouped_rows_kernel(
 # expert's matrix. Its sum begins at the expert's first row and ends with its last; the mask of `tile_of_product` covers
 # both factors. One isn't enough: zero times a NaN of the next expert's rows is NaN.
 #
-# An expert without rows has an empty sum. Its zeros have to be written all the same: nobody else does.
+# An expert without rows has an empty sum. Its zeros have to be written, too: nobody else writes them.
 @triton.jit
 def grouped_sums_kernel(
     a_ptr, b_ptr, c_ptr, offsets_ptr,  # (M, R); (R, N); (E, M, N), contiguous; (E,)
@@ -135,7 +136,7 @@ def grouped_sums_kernel(
 
 # ## Launchers
 #
-# `E` more tiles than the rows alone would need: one for each expert, and one for the rows behind, less one.
+# `E` more tiles than the rows alone would need: one for each expert, and one for the rows after them, less one.
 @replayed
 def grouped_rows_forward(a, b, offsets, bias=None, out_dtype=None, *, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32):
     """(R, K) and (E, K, N) -> (R, N)."""
@@ -170,7 +171,7 @@ def grouped_sums_forward(a, b, offsets, out_dtype=None, *, BLOCK_M=64, BLOCK_N=6
 # ## Joining autograd
 #
 # Each kind of product is the other one's gradient: [[tag: GM-da]] and [[tag: GM-db]] for rows. Transposed matrices are
-# the same memory with exchanged strides. The gradient of the bias, [[tag: GM-dbias]], is a sum over rows as well: a
+# the same memory with swapped strides. The gradient of the bias, [[tag: GM-dbias]], is a sum over rows as well: a
 # matrix of one row of ones, times the upstream gradient.
 #
 # The upstream gradient has the dtype of the result. Where that differs from the factors', it is rounded to theirs.
@@ -256,7 +257,7 @@ def grouped_matmul(a, b, offsets, *, bias=None, out_dtype=None):
 
 # ## A run small enough to watch
 #
-# Experts with 5, 0, 5 and 1 rows, and a row of NaN behind them. Then the sums over the rows.
+# Experts with 5, 0, 5 and 1 rows, and a row of NaN after them. Then the sums over the rows.
 def EXAMPLE():
     a = (torch.arange(72, device=device.DEVICE, dtype=torch.float32) % 7).view(12, 6) - 3
     a[11] = float("nan")

@@ -17,8 +17,8 @@ and the activation in its epilogue. The last step isn't a scatter: every token *
 [[figure: experts/layer]]
 
 **What it costs.** `6 · T · k · H · N` operations forward, twice as many backward, and the matrices of all experts
-have to be read. Kept for the backward pass are `x`, the rows `h` before the activation, and the plan. The rows `y`
-behind the second product are not needed: see below.
+have to be read. The backward pass keeps `x`, the rows `h` before the activation, and the plan. It doesn't need the rows
+`y` after the second product: see below.
 
 On an H200, 8192 tokens with 6 of 64 experts, 2048 x 1408, take
 [[bench: moe_mlp/8192x6x64x2048x1408/forward/lesson.ms]] forward and
@@ -30,7 +30,7 @@ version](../fast/moe_mlp.py) is built on the fast product.
 
 **Contract.** `x` is (T, H) in float32, float16 or bfloat16, as are the matrices, with any strides. `h`, the activated
 rows and `y` are stored in that dtype, as PyTorch would; sums are float32. Router's weights stay as they are, and enter
-behind the second product. An expert of −1 is a dropped slot: it adds nothing, and its weight gets the gradient 0. There
+after the second product. An expert of −1 is a dropped slot: it adds nothing, and its weight gets the gradient 0. There
 are no atomics, so the same call gives the same bits.
 """
 
@@ -148,7 +148,7 @@ def rows_kernel(
 #
 # [[tag: ME-o]], in the order of the slots, in float32, and rounded once. If rows were *added* to their tokens instead,
 # with atomics, the order would be another one each time, and so would the last bits. `position` is `order` the other
-# way round: the row of each slot. A dropped slot's row lies behind the last expert's: nothing was computed there, and
+# way round: the row of each slot. A dropped slot's row comes after the last expert's: nothing was computed there, and
 # nothing is read.
 @triton.jit
 def collect_kernel(
@@ -194,7 +194,7 @@ def swiglu_backward_kernel(
     slot = tl.load(order_ptr + rows, mask=mask_m, other=0).to(tl.int64)
     offs_n = tl.program_id(1).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = mask_m[:, None] & (offs_n < N)[None, :]
-    # A row that isn't this expert's gets the token `T`, which there isn't: the product masks it.
+    # A row that isn't this expert's gets the token `T`, which doesn't exist: the product masks it.
     u = tile_of_product(
         dout_ptr, w_ptr + expert.to(tl.int64) * strides[2], tl.where(mask_m, slot // TOP_K, T), offs_n, T, N, H,
         strides[0], strides[1], strides[3], strides[4], INPUT_PRECISION, BLOCK_K,

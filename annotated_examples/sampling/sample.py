@@ -12,8 +12,9 @@ the order of a hundred thousand tokens. What is asked for is one number, the **t
 [[figure: choosing/rounds]]
 
 The bits of a float can be made a whole number with the same order. Then the threshold is found digit by digit, the
-leading one first: how many logits are at least *this* large? Nothing is sorted, and the threshold is exact. And since
-most logits are far below it, those that aren't are copied to a short list first, which is all that is searched.
+leading one first, by *radix selection*: how many logits are at least *this* large? Nothing is sorted, and the threshold
+is exact. And since most logits are far below it, those that aren't are copied to a short list first, which is all that
+is searched.
 
 The draw needs no running sum either. Each token gets a random number of its own, and the largest of
 
@@ -80,7 +81,7 @@ def filter_logits_reference(logits, *, top_k=None, top_p=None):
     return torch.where(logits.isnan().any(-1, keepdim=True), torch.nan, kept)
 
 
-# The reciprocal of the race is computed from the random words as the kernel does it, but in float64.
+# The noise, from the random words as the kernel takes them, but in float64.
 def gumbel_reference(shape, seed, device=None):
     V = shape[-1]
     rows, words = torch.Size(shape[:-1]).numel(), -(-V // 4)
@@ -111,7 +112,7 @@ def sample_reference(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
 # - the sign bit of the others is set, which puts them above.
 #
 # A negative zero is made an ordinary one first. Minus infinity becomes `0x007FFFFF`, and no logit has the key 0: that
-# is for lanes behind the end of the row.
+# is for lanes past the end of the row.
 #
 # [[figure: choosing/keys]]
 @triton.jit
@@ -154,7 +155,7 @@ def shifted(x, row_max, temperature):
 
 # ## The search
 #
-# Let each logit have a weight: 1 to count, or its $e^z$ for probabilities. Wanted is the largest key `c` for which the
+# Let each logit have a weight: 1 to count, or its $e^z$ for probabilities. We want the largest key `c` for which the
 # logits with keys of at least `c` weigh `target` or more. The weight falls as `c` grows, so `c` is found as in a
 # guessing game, `BITS` bits a round: all values of the next digit are tried at once. The digit is the number of those
 # that still reach the target, less one.
@@ -345,10 +346,10 @@ def filter_kernel(
 # ## The draw
 #
 # The textbook's way is to add up probabilities until a random number is passed. That is a running sum over the row, and
-# a search in it. Here each token runs a **race** instead: its time is exponentially distributed, the likelier the
-# token the shorter, and the first one wins. On a logarithmic scale the race is a sum: the logit, and a noise that is
-# named after Gumbel, [[tag: SA-s]]. There is no sum over the row, only a maximum, and it doesn't matter in what order
-# the tokens are looked at.
+# a search in it. Here the tokens run an **exponential race** instead: each one's time is exponentially distributed, the
+# likelier the token the shorter, and the first one wins. On a logarithmic scale the race is a sum: the logit, and a
+# noise that is named after Gumbel, [[tag: SA-s]]. There is no sum over the row, only a maximum, and it doesn't matter
+# in what order the tokens are looked at.
 #
 # The random words are those of [dropout](../classics/dropout.py): counter `c` gives the words of four neighbours, and a
 # token takes one of them. Each row begins with a counter of its own.

@@ -66,8 +66,8 @@ def matmul_reference(a, b, activation=None):
 #
 # And the mask of K has been moved out of the loop. A thread can fetch 16 bytes at once, but only where the compiler can
 # prove that they lie side by side, begin at a multiple of 16 bytes and share one mask. All it knows about a size or a
-# stride is whether 16 divides it. If 16 doesn't divide K, a mask that compares with K makes each thread load every
-# number separately, in every step. Only the last step needs that mask.
+# stride is whether it is 1 and whether 16 divides it. If 16 doesn't divide K, a mask that compares with K makes each
+# thread load every number separately, in every step. Only the last step needs that mask.
 @triton.jit
 def matmul_kernel(
     a_ptr,  # (M, K)
@@ -137,9 +137,9 @@ def matmul_kernel(
 # ## What to try
 #
 # A larger tile reuses what it loads more often: 128 x 256 needs three quarters of the bytes of 128 x 128. But its sums
-# fill the registers of 8 warps, and a small product has too few such tiles to occupy the card. A deeper pipeline
-# (`num_stages`) keeps more loads in flight and needs more shared memory. So the list has a few configurations that
-# differ a lot, not many that differ a little. The interpreter, where nothing can be timed, uses the first.
+# take half of the registers of 8 warps, and a small product has too few such tiles to occupy the card. A deeper
+# pipeline (`num_stages`) keeps more loads in flight and needs more shared memory. So the list has a few configurations
+# that differ a lot, not many that differ a little. The interpreter, where nothing can be timed, uses the first.
 #
 # [[figure: hardware/tiles]]
 #
@@ -163,7 +163,7 @@ CONFIGURATIONS = [
 
 
 # There is no need to try what can't win. Exact float32 products are computed without tensor cores, from numbers in
-# registers. Large tiles don't fit in the registers, and take many seconds to compile.
+# registers. Large tiles don't fit there, and take many seconds to compile.
 def without_large_float32(configurations, arguments, INPUT_PRECISION, **options):
     if arguments["a_ptr"].dtype != torch.float32 or INPUT_PRECISION == "tf32":
         return configurations

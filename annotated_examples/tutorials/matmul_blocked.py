@@ -64,8 +64,8 @@ def matmul_reference(x, y):
 # ## The kernel
 #
 # The grid has two dimensions: one program for each tile of the result. In the example the result is 8 x 8 and the
-# tiles are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` needs at least 16
-# along K. The interpreter, where the example runs, takes any tile.)
+# tiles are 4 x 4, so there are four programs. (Compiled for a GPU, `tl.dot` needs at least 16 numbers of 16 bits along
+# K. The interpreter, where the example runs, takes any tile.)
 #
 # [[figure: products/k_loop]]
 @triton.jit

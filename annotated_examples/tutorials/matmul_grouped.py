@@ -193,7 +193,8 @@ def matmul_backward(dz, x, y, z=None, activation="none", *, needs=(True, True), 
 # ## The public function
 #
 # `Product` joins the launchers to autograd. For the backward pass it saves both inputs without copying them, and with a
-# ReLU also the result, which is positive exactly where $Z$ is. A call without a gradient goes straight to the launcher.
+# ReLU also the result, which is positive where $Z$ is, unless it was rounded to 0. A call without a gradient goes
+# straight to the launcher.
 @replayed
 def matmul(x, y, activation="none"):
     """`x @ y`, followed by a ReLU if asked for; differentiable.

@@ -11,13 +11,14 @@ Going back, every element of a row needs one number that depends on the whole ro
 [[eq: SM-x]]
 
 **What it costs.** Per element, forward must read one number and write one, backward must read two and write one.
-Compared with that, the arithmetic takes no time: no version is faster than `bytes / bandwidth`. Written as five PyTorch
+The arithmetic takes less time than that, so no version is faster than `bytes / bandwidth`. Written as five PyTorch
 operations (maximum, difference, exponential, sum, quotient), it takes eight passes over memory: each operation reads
 the whole matrix, and three of them write one back. This kernel is *fused*: one program does all steps on a row, in
-registers. It makes two trips over its row, but a row that isn't too long is still in a cache the second time. At 8192 x
-32000 in bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]], PyTorch's own softmax takes
-[[bench: softmax/8192x32000/forward/eager.ms]], and this kernel [[bench: softmax/8192x32000/forward/lesson.ms]].
-[The fast version](../fast/softmax.py) shows, step by measured step, what more can be gained.
+registers. It makes two trips over its row, elsewhere called *passes*, but a row that isn't too long is still in a cache
+the second time. At 8192 x 32000 in bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]],
+PyTorch's own softmax takes [[bench: softmax/8192x32000/forward/eager.ms]], and this kernel
+[[bench: softmax/8192x32000/forward/lesson.ms]]. [The fast version](../fast/softmax.py) shows, step by measured step,
+what more can be gained.
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Its last dimension holds the rows,
 whose length may be anything below 2³¹ − 2¹⁴. (Columns are counted in 32 bits, and the last chunk may run past the end

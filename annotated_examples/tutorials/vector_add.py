@@ -10,8 +10,8 @@ The gradients, [[tag: VA-x]] and [[tag: VA-y]], need no kernel at all: a sum pas
 (Tags like these two stand for formulas of the derivation, which comes next on the path.)
 
 **What it costs.** Two numbers are read and one is written for a single addition. In float32 that is 12 bytes for one
-operation. Where a page names no other card, its times were measured on NVIDIA's H200. It can do more than a hundred
-operations in the time it takes to move 12 bytes, so only the memory traffic counts: no version can be faster than
+operation. Where a page names no other card, its times were measured on NVIDIA's H200. It can do more than eighty
+additions in the time it takes to move 12 bytes, so only the memory traffic counts: no version can be faster than
 `bytes / bandwidth`. The *cache*, a small fast memory that holds what was used last, doesn't help: nothing is read
 twice. For 2²⁸ float32 elements this one takes [[bench: vector_add/268435456@float32/forward/ms]] and PyTorch's own
 [[bench: vector_add/268435456@float32/forward/eager.ms]]: both wait for the memory. There is nothing to gain, so this
@@ -96,7 +96,7 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):  # three v
 # each other in memory. A tensor for which that is true isn't copied.
 #
 # Why 1024? Divided among 128 threads, that is eight elements for each: in float32 two loads of 16 bytes, the most that
-# one load instruction of a thread can fetch.
+# one load instruction of a thread fetches on an H200. (Blackwell has one of 32 bytes, too.)
 #
 # `@replayed` changes nothing that can be seen. On a GPU this function takes longer than its kernel, if the vectors are
 # short. So what it does is written down, and done again for the next vectors of the same kind:

@@ -1,7 +1,7 @@
 """# The stale end of a cache
 
 `weigh(p, v, length)` weighs the rows of a cache `v` with the probabilities `p`. Past `length` the cache holds what an
-older text left there, here NaN, and `p` is 0. Nevertheless the result is NaN. Find the bug.
+older text left there, here NaN, and `p` is 0. Still, the result is NaN. Find the bug.
 """
 
 # %% solution

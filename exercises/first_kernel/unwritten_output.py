@@ -40,8 +40,9 @@ HINTS = (
     "Alternatively, the kernel doesn't have to read its output at all: then it stores `x` alone.",
 )
 WHY = """A kernel that adds to its output needs an output that has been set to zero. The other fix is a kernel that
-stores `x` and reads no output: it moves a third less. `academy trace` reports the read of memory that nobody wrote. It
-is an exhibit of the [museum of bugs](../../docs/guides/debugging.md#10-adding-to-what-was-there)."""
+stores `x` and reads no output: it moves half as many bytes, as no zeros are written and read. `academy trace` reports
+the read of memory that nobody wrote. It is an exhibit of the [museum of
+bugs](../../docs/guides/debugging.md#10-adding-to-what-was-there)."""
 
 
 def check(t):

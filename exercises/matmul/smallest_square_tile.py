@@ -26,7 +26,7 @@ HINTS = (
     "So a square tile does `BLOCK / 2` operations for each byte.",
 )
 WHY = """A square tile does `BLOCK / 2` operations for each byte, so it takes 512. The sums of such a tile fill a
-megabyte; all the registers of a multiprocessor hold a quarter of that. So tiles alone aren't enough. Loads must be
+megabyte; all the registers of an SM hold a quarter of that. So tiles alone aren't enough. Loads must be
 served by something faster than memory: that is the subject of the next chapter."""
 
 

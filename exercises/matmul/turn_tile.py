@@ -46,7 +46,8 @@ HINTS = (
     "(offs_n[None, :] < N)`.",
 )
 WHY = """A lane stays where it is: only its two addresses differ. In the result, the row numbers of `x` count columns,
-and its column numbers count rows, which are M long. (On a GPU the load or the store isn't coalesced then.)"""
+and its column numbers count rows, which are M long. (Compiled for a GPU, a larger tile changes hands in shared memory
+in between, so that load and store are both coalesced.)"""
 
 
 def check(t):

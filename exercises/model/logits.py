@@ -21,7 +21,7 @@ HINTS = (
     "Every token of every sequence gets a logit for each token of the vocabulary.",
     "All of them are powers of two: 2⁴ · 2¹⁰ · 2¹⁶ logits, of 2² bytes each.",
 )
-WHY = """2³⁰ logits of 4 bytes are 4 GiB, and as many for their gradient. All the model's 124 million weights in float32
+WHY = """2³⁰ logits of 4 bytes are 4 GiB, and as many for their gradient. All the model's 125 million weights in float32
 take less than half a GiB. That is why the loss is worth a kernel that never holds all logits at once."""
 
 

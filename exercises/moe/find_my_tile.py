@@ -26,7 +26,7 @@ KIND = "fill in"
 ORDER = 3
 HINTS = (
     "Is the program one of this expert's? Then the answer is at hand.",
-    "If not, it is another one's, and so many tiles fewer have to be counted: `program -= tiles`.",
+    "If not, it is a later expert's, and that many tiles fewer are left to count: `program -= tiles`.",
     "The next expert's rows begin where these end.",
 )
 WHY = """The number of the program becomes its number among the tiles that are left. An expert without rows has no tiles

@@ -1,9 +1,9 @@
 """# Who comes too late is dropped
 
-Some layers give each expert a *capacity*: at most so many slots. Slots are served in order, and those that find their
-expert full are dropped: their expert becomes −1. `keep(experts, capacity)` does that for up to 32 slots, one program
-for each. A program has its slot's `expert`, and `every` expert there is. What is missing is the `rank`: how many slots
-before this one have the same expert.
+Some layers give each expert a *capacity*, the most slots that it takes. Slots are served in order, and those that find
+their expert full are dropped: their expert becomes −1. `keep(experts, capacity)` does that for up to 32 slots, one
+program for each. A program has its slot's `expert`, and `every` expert there is. What is missing is the `rank`: how
+many slots before this one have the same expert.
 """
 
 # %% solution

@@ -1,6 +1,6 @@
 """# Where does program 5 begin?
 
-Four experts have 6, 0, 9 and 3 rows, one behind the other. A tile has four rows. Programs take the tiles in order,
+Four experts have 6, 0, 9 and 3 rows, one after the other. A tile has four rows. Programs take the tiles in order,
 those of expert 0 first. Which row of the matrix is the first of program 5? Put its number into `answer`; the matrix
 begins with row 0.
 

@@ -1,8 +1,8 @@
 """# Two writers, one element
 
 `total(x)` adds up a vector with one program for every four elements. In the interpreter, which runs one
-program after the other, the result is right. On a GPU it is too small, and different every time. Find the
-bug.
+program after the other, the result is right. On a GPU some parts get lost, different ones every time. Find
+the bug.
 """
 
 # %% solution

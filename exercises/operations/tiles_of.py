@@ -21,8 +21,8 @@ HINTS = (
     "From one tile of a program to its next one there are `P` tiles: `P * BLOCK_M` rows.",
     "`range(start, end, step)` does the rest.",
 )
-WHY = """Program 2 of 3 gets the rows from 64 and from 160 of a matrix of 200 rows in tiles of 32. There are seven
-tiles, the last one with eight rows. Program 0 gets three of them, the other two get two each."""
+WHY = """A matrix of 200 rows has seven tiles of 32, the last one with eight rows. Of three programs, number 2 gets
+those that begin with rows 64 and 160. Program 0 gets three tiles, the other two get two each."""
 
 
 def check(t):

@@ -52,7 +52,7 @@ def far_kernel(y_ptr, place):
 
 
 def check(t):
-    room = "this launch writes past all memory: `y` should be the beginning of a longer tensor, with room behind"
+    room = "this launch writes past all memory: `y` should be the beginning of a longer tensor, with room after it"
 
     def stored(y, end):
         """Whether element `end` - 1, counted from the first one of `y`, is in its memory."""
@@ -84,7 +84,7 @@ def check(t):
     t.value("stays_inside", (masked,), True)
     t.value("stays_inside", (unmasked,), False, note="It fills whole blocks, whatever the width.")
     t.value("stays_inside", (one_too_many,), False, note="It writes one element too many.")
-    t.value("stays_inside", (far_away,), False, note="It writes one element, half a row behind the end.")
+    t.value("stays_inside", (far_away,), False, note="It writes one element, half a row past the end.")
     t.value("stays_inside", (one_row,), True, note="It writes the first row only, which is inside.")
 
     def a_row_further(x, y):
@@ -100,19 +100,19 @@ def check(t):
     def nothing(x, y):
         pass
 
-    t.value("stays_inside", (a_row_further,), False, note="It writes one element, a row behind the last one.")
+    t.value("stays_inside", (a_row_further,), False, note="It writes one element, a row past the last one.")
     t.value("stays_inside", (last_row_wider,), False, note="It writes two elements too many.")
     t.value("stays_inside", (nothing,), True, note="It writes nothing.")
 
 
 WRONG = (
     (
-        "`y` should be the beginning of a longer tensor, with room behind",
+        "`y` should be the beginning of a longer tensor, with room after it",
         "memory = torch.full((3 * N + 64,)",
         "memory = torch.full((3 * N,)",
     ),
     (
-        "It writes one element, half a row behind the end",
+        "It writes one element, half a row past the end",
         "memory[3 * N :].eq",
         "memory[3 * N : 3 * N + 2].eq",
     ),

@@ -112,7 +112,7 @@ HINTS = (
     "The `Function`: forward calls its launcher, saves `y` with `ctx.save_for_backward(y)` and returns it. "
     "Backward takes it from `ctx.saved_tensors`, a tuple, and returns one gradient.",
 )
-WHY = """The whole operation is eleven lines of yours. What makes it trustworthy isn't in them: widths that aren't a
+WHY = """The whole operation is 13 lines of yours. What makes it trustworthy isn't in them: widths that aren't a
 power of two, views, an upstream gradient with stride zero, scores of a thousand. Run [`academy
 judge`](../../docs/guides/test-your-own-kernel.md) on a file of your own to have the same tried there."""
 

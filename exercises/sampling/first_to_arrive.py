@@ -1,8 +1,8 @@
 """# The first to arrive
 
 `draw(weights, v)` draws one of up to 16 tokens with a probability that is its share of the weights. Each token has a
-random number `v` between 0 and 1 of its own. It runs a race in the time −log(1 − v), divided by its weight, and the
-first to arrive is drawn; of two that arrive together the one with the smaller number. A token of weight 0 never
+random number `v` between 0 and 1 of its own. In this *exponential race* its time is −log(1 − v), divided by its weight,
+and the first to arrive is drawn; of two that arrive together the one with the smaller number. A token of weight 0 never
 arrives. Some weight is above 0.
 """
 

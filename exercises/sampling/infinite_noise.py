@@ -2,7 +2,7 @@
 
 `noise(words)` makes Gumbel noise of random words, whole numbers from 0 to 2³² − 1: each becomes a number `v` between 0
 and 1, and that −log(−log(1 − v)). Once in four billion words the result is infinite, and a token that should never be
-drawn has won. Once in a few million it is minus infinity. Find the bug: for every word `v` has to lie between 0 and 1,
+drawn has won. Once in 34 million it is minus infinity. Find the bug: for every word `v` has to lie between 0 and 1,
 and be neither.
 """
 
