@@ -1,6 +1,7 @@
 """Sentences of pages and notes about numbers that nobody quotes from a run: each is computed here."""
 
 import inspect
+import math
 import os
 import re
 import subprocess
@@ -87,6 +88,62 @@ def test_a_rounded_result_loses_the_sign_of_a_tiny_sum():
     c = matmul(a, a, "relu")
     assert (a.double() @ a.double() > 0).all() and (c == 0).all()
     assert "Rounding makes one exception" in said("backprop_math/matmul.md")
+    for path in ("tutorials/matmul_grouped.py", "common/activations.py"):
+        text = said(f"annotated_examples/{path}")
+        assert re.search(r"positive where \$?Z\$? is, unless it was rounded to 0", text)
+
+
+def millions_of_weights():
+    from annotated_examples.capstone.gpt import GPT, GPT_124M
+
+    with torch.device("meta"):
+        return round(sum(weight.numel() for weight in GPT(GPT_124M, None).parameters()) / 1e6)
+
+
+def balance_of_two():
+    """The balancing loss where all tokens go to the same two of eight experts."""
+    from annotated_examples.moe.router import load_balancing_loss_reference
+
+    logits = torch.tensor([[50.0, 50.0, *[0.0] * 6]] * 4)
+    return round(load_balancing_loss_reference(logits, torch.tensor([[0, 1]] * 4)).item(), 3)
+
+
+def lines_of_a_solution(path):
+    parts = re.findall(r"# <<<\n(.*?)\n *# >>>", (ROOT / path).read_text("utf-8"), re.S)
+    return sum(len(part.splitlines()) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("path", "wording", "compute"),
+    [
+        ("annotated_examples/capstone/gpt.py", "With {} million parameters", millions_of_weights),
+        ("exercises/model/logits.py", "All the model's {} million weights", millions_of_weights),
+        ("annotated_examples/capstone/options.py", "and {:g} where two get everything", balance_of_two),
+        (
+            "exercises/sampling/infinite_noise.py",
+            "Once in {:.0f} million it is minus infinity",
+            lambda: 2**32 / (torch.arange(2**32 - 999, 2**32).float() == 2**32).sum().item() / 1e6,
+        ),
+        (
+            "annotated_examples/common/exponential.py",
+            "half a unit in the last place of a float16 is a part in {:.0f} or more",
+            lambda: 2 / (torch.finfo(torch.float16).eps / 2),
+        ),
+        (
+            "annotated_examples/common/exponential.py",
+            "the result is off by up to {:.0f} · 10⁻⁶ of itself",
+            lambda: 2.0 ** (6 - 23) / 2 * math.log(2) * 1e6,
+        ),
+        (
+            "exercises/own_operation/log_softmax.py",
+            "The whole operation is {} lines of yours",
+            lambda: lines_of_a_solution("exercises/own_operation/log_softmax.py"),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "/" in value else "",
+)
+def test_a_number_in_a_sentence_is_what_comes_out(path, wording, compute):
+    assert wording.format(compute()) in said(path)
 
 
 def test_what_a_nan_does_to_triton_s_sort(tmp_path):
