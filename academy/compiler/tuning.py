@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +16,22 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 #: What a launch raises whose configuration doesn't fit the GPU.
 DOES_NOT_FIT = (OutOfResources, PTXASError)
+
+#: Every autotuned kernel of this process: those that are there now, and each that is made. (A search among all objects
+#: each time would copy the memory of a fork.)
+EVERY: weakref.WeakSet[Autotuner] = weakref.WeakSet(each for each in gc.get_objects() if type(each) is Autotuner)
+
+
+def _remembered(original: Any) -> Any:
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        EVERY.add(self)
+
+    return init
+
+
+Autotuner.__init__ = _remembered(Autotuner.__init__)
 
 
 @dataclass

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from typing import TYPE_CHECKING
-
-from triton.runtime import Autotuner
 
 from academy.compiler import tuning
 from academy.judge import fences
@@ -19,8 +16,7 @@ if TYPE_CHECKING:
 def of(attempt: Attempt) -> list[str]:
     """The configurations of the kernels that the function launches, with any of its options, in words; none where
     nothing is tuned."""
-    tuners = [each for each in gc.get_objects() if type(each) is Autotuner]
-    if not any(len(each.configs) > 1 for each in tuners):
+    if not any(len(each.configs) > 1 for each in tuning.EVERY):
         return []
     with tuning.chosen() as found, fences.Fences():
         for options in attempt.subject.combinations():

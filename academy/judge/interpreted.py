@@ -4,6 +4,7 @@ memory. And how often kernels are launched, interpreted or compiled."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from unittest import mock
 import numpy as np
 import torch
 import triton
+import triton.language as tl
 
 from academy.interpreter import memory
 from academy.interpreter.bits import fp32_to_bf16
@@ -19,6 +21,18 @@ from academy.interpreter.internals import interpreter as triton_interpreter
 from academy.traces import proof
 from academy.traces.recorder import Recorder
 from academy.traces.watched_memory import WatchedMemory
+
+
+@functools.cache
+def launch_once() -> None:
+    """What a first launch imports, and looks for in `triton.language`, before processes are forked: half of the time
+    of each that is begun for one trial."""
+    _copy[(1,)](torch.zeros(1))
+
+
+@triton.jit
+def _copy(x_ptr):
+    tl.store(x_ptr, tl.load(x_ptr))
 
 
 @contextlib.contextmanager

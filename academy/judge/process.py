@@ -306,6 +306,7 @@ def _death(code: int, limits: Limits, asleep: bool) -> Death | trouble.Trouble:
 def _child(sender: Connection, work: Callable, job: Any, limits: Limits, folder: str, quiet: bool) -> None:
     tempfile.tempdir = folder
     _begin()
+    garbage.rarely()
     faulthandler.disable()
     if quiet:  # what a broken kernel prints on its way down is of no interest
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -15,7 +15,7 @@ from academy.book.syntax import import_file
 from academy.command import trouble
 from academy.compiler import stand_in, tuning
 from academy.files import cache
-from academy.judge import batch, causes, configurations, kernel_mutants, process, replay, sanitizers
+from academy.judge import batch, causes, configurations, interpreted, kernel_mutants, process, replay, sanitizers
 from academy.judge.mutants import Mutant, import_source, sample
 from academy.judge.subject import Subject, Unusable, from_file, of_module
 from academy.judge.trials import GROUPS, USUAL, Plan, Trial, quick
@@ -224,6 +224,8 @@ class Session:
             self.report.broken = self.report.left_out
             return
         process.warm_up()
+        if device.INTERPRET:
+            interpreted.launch_once()
         jobs = [(self.source, groups, self.seed, True)]
         for job, found in process.stream(_plan, jobs, self.limits, self.here):
             if isinstance(found, process.Death) and job[-1]:

@@ -16,7 +16,7 @@ from triton.runtime import interpreter
 
 from academy.interpreter.bits import bf16_to_fp32, fp32_to_bf16
 from academy.interpreter.quick.kinds import Kind, Way, kind_of
-from academy.interpreter.quick.operators import FLOATS, INTEGERS, broadcast, number_of, spread
+from academy.interpreter.quick.operators import FLOATS, INTEGERS, broadcast, number_of, quick_minus, spread
 from academy.interpreter.repairs import need
 
 #: Types whose masked lanes may be given as a number.
@@ -262,7 +262,7 @@ def quick_extremum(function: Callable) -> Callable:
 FUNCTIONS = {"load": quick_load, "store": quick_store, "arange": quick_arange, "full": quick_full, "where": quick_where}
 FUNCTIONS |= {"minimum": quick_extremum(np.minimum), "maximum": quick_extremum(np.maximum)}
 #: Of `triton.language.tensor` -> its quick version.
-METHODS = {"__getitem__": quick_index, "to": quick_to}
+METHODS = {"__getitem__": quick_index, "to": quick_to, "__neg__": quick_minus}
 
 
 def quicken_casts() -> None:

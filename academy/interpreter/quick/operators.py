@@ -46,7 +46,7 @@ def quick(name: str, thorough: Callable) -> Callable:
     """One of `OPERATORS`. thorough: Triton's way."""
     function, table, swapped = OPERATORS[name]
     plans: dict[tuple[Kind, Kind], tuple | None] = {}
-    of_numbers: dict[Kind, tuple | None] = {}
+    of_numbers: dict[Kind | None, tuple | None] = {}
     compared = table is _COMPARISONS
 
     @functools.wraps(thorough)
@@ -67,9 +67,9 @@ def quick(name: str, thorough: Callable) -> Callable:
         elif type(other) is int or type(other) is float:
             kind = self.type._kind
             if kind not in of_numbers:
-                of_numbers[kind] = _plan(function, table, kind, kind) if kind and not kind.dtype.is_ptr() else None
-            if (plan := of_numbers[kind]) is not None and (number := number_of(other, kind, compared)) is not None:
-                compute, result = plan
+                of_numbers[kind] = _plan_of_number(function, table, kind, swapped)
+            if (plan := of_numbers[kind]) is not None and (number := number_of(other, plan[2], compared)) is not None:
+                compute, result, _ = plan
                 data = compute(number, self.handle.data) if swapped else compute(self.handle.data, number)
                 if data.dtype is result.np_dtype and data.shape:
                     return result.tensor(data)
@@ -118,6 +118,26 @@ def _plan(function: Callable, table: dict, left: Kind | None, right: Kind | None
         return function, result  # of int32 and int64, NumPy makes the same
     wide = kind_of(dtype, ()).np_dtype
     return lambda a, b: function(a.astype(wide), b.astype(wide)), result
+
+
+def _plan_of_number(function: Callable, table: dict, kind: Kind | None, swapped: bool) -> tuple | None:
+    """The same beside a number, with the kind that it has: the block's own, or int32 beside pointers."""
+    pointers = kind is not None and kind.dtype.is_ptr()
+    number = kind_of(tl.int32, ()) if pointers else kind
+    plan = None if pointers and swapped else _plan(function, table, kind, number)
+    return (*plan, number) if plan else None
+
+
+def quick_minus(thorough: Callable) -> Callable:
+    """`-x`, which Triton takes for `0 - x`. thorough: Triton's way."""
+    subtract = quick("__rsub__", lambda *_, **__: None)
+
+    @functools.wraps(thorough)
+    def minus(self, **options):
+        result = subtract(self, 0)
+        return thorough(self, **options) if result is None else result
+
+    return minus
 
 
 def _moved(element: tl.dtype) -> Callable:
