@@ -92,3 +92,11 @@ def _asks(error: BaseException) -> str:
 
 
 _LIBRARY = {"os", "shutil", "tempfile", "pathlib", "genericpath", "posixpath", "contextlib", "subprocess"}
+
+
+def said(error: BaseException) -> str:
+    """What went wrong first, in one line. Triton's compiler says it at the bottom of a chain of errors, one for each
+    function that was being compiled, whose own texts are lines of code."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

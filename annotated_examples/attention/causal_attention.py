@@ -54,7 +54,7 @@ from annotated_examples.common.attention import (
     strided,
 )
 from annotated_examples.common.opaque_attention import opaque_causal_attention
-from annotated_examples.common.products import input_precision, multiply_add
+from annotated_examples.common.products import input_precision, multiply_add, rows_by_rows
 
 
 # ## Reference
@@ -183,14 +183,17 @@ def causal_attention_queries_kernel(
         offs_n = start_n + tl.arange(0, BLOCK_N)
         k, v = load_tile(k_head, offs_n, T, D, D), load_tile(v_head, offs_n, T, D, D)
         # **S** and **P** again, [[tag: AT-P]]. This time the weights are final: row 1 has `pid=(0, 0): p[1] = [0.2689,
-        # 0.7311]`. Row 0 has `pid=(0, 0): p[0] = [1, 4.54e-05]`, of which the second belongs to a key that it doesn't
-        # see.
+        # 0.7311]`. The scores are masked first, as in the forward kernel. Subtracting `lse` from the product at once
+        # would be compiled into a single fma: its product isn't rounded, that of the forward kernel was, and next to a
+        # score of 10⁸ half a unit is 4, a factor of 50 in the weight.
         s = tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale
-        p = tl.exp(s - lse[:, None])
-        # **dP = dO Vᵀ**, and **dS**, [[tag: AT-dS]]. Where a key is hidden, `ds` is replaced by 0 at the end. Setting
-        # its weight to 0 instead wouldn't do: if the hidden key is NaN, so is `dp`, and 0 · NaN is NaN.
-        dp = tl.dot(do, tl.trans(v), input_precision=INPUT_PRECISION)
-        ds = tl.where(offs_n[None, :] <= offs_m[:, None], p * (dp - delta[:, None]), 0.0)
+        mask = offs_n[None, :] <= offs_m[:, None]
+        p = tl.exp(tl.where(mask, s, -float("inf")) - lse[:, None])
+        # **dP = dO Vᵀ**, and **dS**, [[tag: AT-dS]]. Where a key is hidden, `ds` is replaced by 0 at the end. Its
+        # weight of 0 alone wouldn't do: if the hidden key is NaN, so is `dp`, and 0 · NaN is NaN. `rows_by_rows` is
+        # `tl.dot` of the first and the transposed second; in float32 it splits the sum.
+        dp = rows_by_rows(do, v, INPUT_PRECISION)
+        ds = tl.where(mask, p * (dp - delta[:, None]), 0.0)
         # **dQ = dS K**
         dq = multiply_add(ds.to(k.dtype), k, dq, INPUT_PRECISION)
     # The scale belongs to every score, so it is applied once, to the sum, [[tag: AT-dQ]].
@@ -230,11 +233,11 @@ def causal_attention_keys_kernel(
         # nothing, either: they are zeros, but zero times an infinite key is NaN.
         s = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale
         mask = (offs_n[:, None] <= offs_m[None, :]) & (offs_m < T)[None, :]
-        p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)
+        p = tl.exp(tl.where(mask, s, -float("inf")) - lse[None, :])
         # **dV = Pᵀ dO**, [[tag: AT-dV]]: the weights that this value had, times what each output's gradient is.
         dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
         # **dPᵀ = V dOᵀ**, and **dSᵀ**, [[tag: AT-dS]].
-        dp = tl.dot(v, tl.trans(do), input_precision=INPUT_PRECISION)
+        dp = rows_by_rows(v, do, INPUT_PRECISION)
         ds = tl.where(mask, p * (dp - delta[None, :]), 0.0)
         # **dK = dSᵀ Q**, [[tag: AT-dK]].
         dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)
@@ -249,10 +252,11 @@ def launch_options(q, BLOCK_M, BLOCK_N):
     """The tiles, passed in or by default, and the other constants of a kernel."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     D = q.shape[-1]
-    block = 32 if q.dtype == torch.float32 else 64
+    float32 = q.dtype == torch.float32
+    block = 64 if not float32 else 32 if D <= 64 else 16
     return dict(
         D=D, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M or block, BLOCK_N=BLOCK_N or block,
-        num_warps=4 if D <= 64 else 8, num_stages=1 if q.dtype == torch.float32 else 2,
+        num_warps=4 if float32 or D <= 64 else 8, num_stages=1 if float32 else 2,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ from annotated_examples.common.attention import (
 )  # fmt: skip
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.opaque_attention import opaque_attention
-from annotated_examples.common.products import input_precision, multiply_add
+from annotated_examples.common.products import input_precision, multiply_add, rows_by_rows
 
 
 # ## Reference
@@ -196,7 +196,7 @@ def attention_backward_queries_kernel(
         p = tl.exp(s - lse[:, None])
         # [[tag: AT-dS]]; with a cap there is its slope too, [[tag: AT-cap-dS]]. The mask comes last: zero times the NaN
         # of a key that isn't seen would still be NaN.
-        dp = tl.dot(do, tl.trans(v), input_precision=INPUT_PRECISION)
+        dp = rows_by_rows(do, v, INPUT_PRECISION)
         ds = tl.where(mask, p * (dp - delta[:, None]) * slope, 0.0)
         acc = multiply_add(ds.to(k.dtype), k, acc, INPUT_PRECISION)
     # [[tag: AT-dQ]], with the scale applied once.
@@ -244,7 +244,7 @@ def attention_backward_keys_kernel(
             p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)
             # **dV = Pᵀ dO**, [[tag: AT-dV]]: a value is weighed by every head of the group.
             dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
-            dp = tl.dot(v, tl.trans(do), input_precision=INPUT_PRECISION)
+            dp = rows_by_rows(v, do, INPUT_PRECISION)
             ds = tl.where(mask, p * (dp - delta[None, :]) * slope, 0.0)
             # **dK = dSᵀ Q**, [[tag: AT-dK]]
             dk = multiply_add(ds.to(q.dtype), q, dk, INPUT_PRECISION)

@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+from annotated_examples.common.products import rows_by_rows
+
 LARGEST_HEAD = 256
 
 # A window that is open on one side reaches this far. No sequence is longer, and the sum of a few such numbers still
@@ -76,7 +78,7 @@ def store_numbers(matrix, values, rows, length):
 # equal, and the gradient of its score is exactly 0.
 @triton.jit
 def dot_rows(a, b, INPUT_PRECISION: tl.constexpr):
-    products = tl.dot(a, tl.trans(b), input_precision=INPUT_PRECISION)
+    products = rows_by_rows(a, b, INPUT_PRECISION)
     place = tl.arange(0, a.shape[0])
     return tl.sum(tl.where(place[:, None] == place[None, :], products, 0.0), axis=1)
 
@@ -101,8 +103,10 @@ def sequence(cu_ptr, b, length):  # (sequences + 1,), or None
 # the cap puts on the gradient, [[tag: AT-cap-dS]].
 @triton.jit
 def scale_and_cap(s, scale, softcap: tl.constexpr):
-    # Inside `torch.compile` a Python float arrives as float64, and would make all of this float64.
-    s = s * tl.cast(scale, tl.float32)
+    # Inside `torch.compile` a Python float arrives as float64, and would make all of this float64. The sum with nothing
+    # keeps the product's rounding: the backward kernels subtract `lse` next, and the compiler would make one rounding
+    # of both. Then P wouldn't be that of the forward kernel: next to a score of 10⁸ the lost half unit is 4.
+    s = tl.fma(s, tl.cast(scale, tl.float32), 0.0)
     slope = 1.0
     if softcap != 0.0:
         tanh = libdevice.tanh(s / softcap)

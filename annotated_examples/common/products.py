@@ -45,6 +45,24 @@ def multiply_add(a, b, acc, INPUT_PRECISION: tl.constexpr):
     return total
 
 
+# The products of rows with rows, `a bᵀ`, sum over the columns of a single tile. Those are split the same way, into
+# parts of 32: `tl.dot` of three dimensions multiplies matrix by matrix, and the parts are summed.
+@triton.jit
+def parts_of_32(block):
+    rows: tl.constexpr = block.shape[0]
+    return tl.permute(tl.reshape(block, (rows, block.shape[1] // 32, 32)), (1, 0, 2))
+
+
+@triton.jit
+def rows_by_rows(a, b, INPUT_PRECISION: tl.constexpr):
+    if a.dtype == tl.float32 and INPUT_PRECISION == "ieee" and a.shape[1] > 32:
+        products = tl.dot(parts_of_32(a), tl.permute(parts_of_32(b), (0, 2, 1)), input_precision=INPUT_PRECISION)
+        total = tl.sum(products, axis=0)
+    else:
+        total = tl.dot(a, tl.trans(b), input_precision=INPUT_PRECISION)
+    return total
+
+
 # "ieee" multiplies float32 numbers in full precision; TF32 keeps 10 of the 23 fraction bits of each factor: tensor
 # cores can multiply that, and the rounding is 2¹³ times coarser. So it is used only if PyTorch's settings allow it. For
 # 16-bit factors it makes no difference.

@@ -34,6 +34,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.products import multiply_add
 from annotated_examples.common.ranks import place_in
 from annotated_examples.common.symmetric import Symmetric, resident, symmetric_memory
 
@@ -94,7 +95,7 @@ def gathered_matmul_kernel(
             x = tl.load(x_rows + offs_k[None, :], mask=(offs_m < rows)[:, None] & (offs_k < K)[None, :], other=0.0)
             w_offs = offs_k.to(tl.int64)[:, None] * stride_wk + offs_n[None, :] * stride_wn
             w = tl.load(w_ptr + w_offs, mask=(offs_k < K)[:, None] & (offs_n < N)[None, :], other=0.0)
-            acc = tl.dot(x, w, acc, input_precision="ieee")
+            acc = multiply_add(x, w, acc, "ieee")
         out_rows = out_ptr + (source * rows + offs_m).to(tl.int64)[:, None] * N
         tl.store(out_rows + offs_n[None, :], acc, mask=(offs_m < rows)[:, None] & (offs_n < N)[None, :])
 

@@ -1,6 +1,7 @@
 """Kernels compiled without a card: what is reported of them, and errors in words."""
 
 import json
+import re
 from typing import NamedTuple
 
 import pytest
@@ -62,6 +63,7 @@ def seen_in_the_interpreter(path, call):
     return seen
 
 
+@pytest.mark.interpreted
 def test_a_launch_of_the_interpreter_is_compiled_as_that_of_a_card(file):
     path = file(SCALE)
     both = seen_in_the_interpreter(path, lambda m: (m.scale(torch.ones(4096), 2.0), m.scale(torch.ones(99)[1:], 1.5)))
@@ -346,3 +348,24 @@ def test_a_launch_keeps_the_names_of_a_tuple():
     said = json.loads(json.dumps(launches.described(kernel, (Choice(True, 2), (1, 2)), {})))
     made = launches.arguments(said, {})
     assert made == {"CHOICE": Choice(True, 2), "PAIR": (1, 2)} and made["CHOICE"].wide
+
+
+def test_backward_kernels_of_attention_round_scores_as_the_forward_kernel_does(tmp_path, monkeypatch):
+    """Else a weight isn't the one that was used: the exponent may be off by half a unit of the score, 4 at 10\u2078.
+
+    A product that goes straight into the subtraction is compiled into one fma, and not rounded.
+    """
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for module in ("causal_attention", "flash_attention"):
+        compiler.compile_code(f"""
+import torch
+from annotated_examples.attention.{module} import {module}
+q, k, v = (torch.ones(1, 1, 37, 64, device="cuda", requires_grad=True) for _ in range(3))
+{module}(q, k, v).sum().backward()
+""")
+    kernels = {path.stem: path.read_text() for path in tmp_path.glob("*/*.ptx")}
+    assert len(kernels) == 6
+    for name, text in kernels.items():
+        made = {found[2]: found[1] for found in re.finditer(r"([a-z]\S+)\s+(%\w+), ", text)}
+        exponents = re.findall(r"mul\S+\s+%\w+, (%\w+), 0f3FB8AA3B;", text)  # times log2(e)
+        assert exponents and {made[exponent] for exponent in exponents} == {"sub.f32"}, name

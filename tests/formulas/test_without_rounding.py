@@ -15,6 +15,8 @@ from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
 from academy.formulas.verify import declared
 
+pytestmark = pytest.mark.interpreted
+
 PROJECT = Project.here()
 PAGES = PROJECT.pages()[0]
 CASES = [comparison for found in declared(PROJECT, PAGES)[0].values() for comparison in found]

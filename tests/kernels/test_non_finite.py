@@ -194,7 +194,8 @@ def test_an_infinity_may_be_a_nan_and_not_the_other_infinity(value):
 
     given, tried = dict(x=torch.randn(3, 4)), [non_finite.Trial("x", value, (5,))]
     walk = lambda other: non_finite.walk(other, [lambda x: x**3], given, torch.ones(3, 4), tried, infinity_or_nan=True)  # noqa: E731
-    assert [said.partition(":")[0] for _, said in walk(Cube.apply)] == ["out", "dx"]
+    # torch 2.11 takes no names.
+    assert [said.partition(":")[0] for _, said in walk(lambda x: Cube.apply(x))] == ["out", "dx"]
     assert not list(walk(lambda x: torch.where(x.isinf(), x - x, x**3)))
 
 

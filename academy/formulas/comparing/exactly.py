@@ -196,5 +196,5 @@ def run(comparison: Comparison, module: ModuleType, known: dict) -> Outcome:
         made.atoms = tuple(sorted(trial.used))
     except Exception as error:  # the kernel's or the formula's: the other verdict says more of it
         trouble.let_through(error)
-        made.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        made.error = trouble.said(error)
     return made

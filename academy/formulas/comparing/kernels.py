@@ -138,7 +138,7 @@ class _Run:
             self.compare()
         except Exception as error:  # the kernel's, PyTorch's or the formula's: each is a difference worth a line
             trouble.let_through(error)
-            self.miss(None, f"{type(error).__name__}: {' '.join(str(error).split())}")
+            self.miss(None, trouble.said(error))
         return self.found
 
     def compare(self) -> None:
