@@ -224,8 +224,8 @@ class Block(gpt.Block):
 
 
 # As a script it trains a small model of one form twice, with our operations and with PyTorch's. Here both drop the same
-# elements. In eight bits the two part after some steps: where a number lies between two codes, the last bit of float32
-# decides.
+# elements. In eight bits the two drift apart after some steps: where a number lies between two codes, the last bit of
+# float32 decides.
 if __name__ == "__main__":
     options = {name: dict(default=getattr(SMALL, name)) for name in ("feed_forward", "linear", "mixer")}
     asked = script.arguments(__doc__, steps=dict(type=int, default=10), **options)

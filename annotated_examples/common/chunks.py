@@ -202,7 +202,7 @@ LN2_LOW = tl.constexpr(-2.12194440e-4)
 @triton.jit
 def decay_of(g):
     g = tl.where(g < -120.0, -120.0, g)
-    # `tl.floor` rounds down. With a half added it rounds to the nearest whole number.
+    # With a half added, rounding down becomes rounding to the nearest whole number.
     power = tl.floor(g * LOG2E + 0.5)
     r = (g - power * LN2_HIGH) - power * LN2_LOW
     tail = 1 / 6 + r * (1 / 24 + r * (1 / 120 + r * (1 / 720 + r * (1 / 5040))))

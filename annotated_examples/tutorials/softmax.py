@@ -27,7 +27,7 @@ The result has the dtype of `x`; all arithmetic is float32. No input is written 
 $+\infty$ becomes NaN everywhere, as in PyTorch, and so does a row that is all $-\infty$: it has no probabilities.
 
 **Two mistakes that this kernel can't catch.** `torch.nn.functional.cross_entropy` applies softmax itself: give it the
-scores. Softmax before a loss that applies it again still trains, but more slowly and to a worse result, and nothing
+scores. Softmax before a loss that applies it again still trains, usually more slowly and to a worse result, and nothing
 reports an error. And `softmax(x).sum()` is the number of rows, whatever `x` is: its gradient is zero. A gradient check
 built on it passes for any kernel that returns something small, so the tests use a random upstream gradient.
 """
