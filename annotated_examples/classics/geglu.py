@@ -26,7 +26,7 @@ it writes, and a copy doesn't.
 or bfloat16. `geglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any
 strides are allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't
 contiguous within a row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous.
-One difference from PyTorch: for negative gates below about −5 its activation rounds to 0 early, and an infinite `up`
+One difference from PyTorch: for gates below about −5.5 its activation rounds to 0 early, and an infinite `up`
 makes that NaN; here the activation keeps its small value down to about −13, and the product is infinite.
 Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives NaN.
 """

@@ -28,10 +28,10 @@ more down the columns. [The fast version](../fast/rmsnorm.py) reads them once.
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴. `residual` has the shape and dtype of `x`. `weight` is a vector as long as a row,
 in any of these dtypes, or None: then nothing is scaled, whatever the offset. `eps=None` means the distance from 1 to
-the next number in the dtype of `x`, as in `nn.RMSNorm`. Results have the dtype of `x`. All arithmetic is float32; the
-sum is rounded to the dtype of `x` once, and what is normalised is the rounded sum. No input is ever written to, the
-upstream gradients included. A NaN in `x` makes its row NaN. An infinity becomes NaN and the rest of its row 0, as in
-PyTorch.
+the next number in the dtype of `x`. (`nn.RMSNorm` takes float32's, for 16-bit numbers, too.) Results have the dtype of
+`x`. All arithmetic is float32; the sum is rounded to the dtype of `x` once, and what is normalised is the rounded sum.
+No input is ever written to, the upstream gradients included. A NaN in `x` makes its row NaN. An infinity becomes NaN
+and the rest of its row 0, as in PyTorch.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -383,8 +383,8 @@ def apply_rmsnorm(module, x):
     """`module(x)` for an `nn.RMSNorm`, or for any module with `weight` and `eps` or `variance_epsilon`.
 
     Args:
-        module: `weight` may be None or missing, `eps` may be None. `normalized_shape` (default: the shape of the
-            weight, or else the last dimension of `x`) says over how many trailing dimensions to normalise.
+        module: `weight` may be None or missing, `eps` may be None, as for `rmsnorm`. `normalized_shape` (default: the
+            shape of the weight, or else the last dimension of `x`) says over how many trailing dimensions to normalise.
         x: tensor of shape (..., *normalized_shape).
 
     Returns:
