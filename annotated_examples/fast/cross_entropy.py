@@ -1,5 +1,5 @@
 r"""
-# Cross entropy, fast: two trips instead of three
+# Cross entropy, fast: two passes instead of three
 
 [The lesson](../classics/cross_entropy.py) reads the logits twice and writes a gradient once. The least possible is to
 read the logits once and write the gradient once. This file climbs from the lesson to that limit.

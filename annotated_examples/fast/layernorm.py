@@ -70,7 +70,7 @@ def layernorm_forward_kernel(
     mask_n = offs_n < N
     mask = mask_m[:, None] & mask_n[None, :]
 
-    # The only trip: `pid=0: x[0] = [2, 4, 2, 4, 8, 4, 0, 0]`. Then [[tag: LN-mean]], `mean[0] = 4`, and the row without
+    # The only pass: `pid=0: x[0] = [2, 4, 2, 4, 8, 4, 0, 0]`. Then [[tag: LN-mean]], `mean[0] = 4`, and the row without
     # it: `centred[0] = [-2, 0, -2, 0, 4, 0, 0, 0]`.
     x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
     mean = tl.sum(x, axis=1) / N
@@ -117,7 +117,7 @@ def layernorm_forward_kernel(
 # rows: both are [shared with RMSNorm](../common/norms.py).
 
 
-# ## Two trips for a long row
+# ## Two passes for a long row
 #
 # A row too long for registers is read in chunks, as in the lesson, but twice instead of three times: once for mean and
 # standard deviation, once for the result.
@@ -166,7 +166,7 @@ def layernorm_forward_chunked_kernel(
         tl.store(mean_ptr + row, shift + mean)
         tl.store(rstd_ptr + row, rstd)
 
-    # Second trip over the row: [[tag: LN-Y]]. These lines won't be needed again, and say so with `evict_first`.
+    # Second pass over the row: [[tag: LN-Y]]. These lines won't be needed again, and say so with `evict_first`.
     for start in tl.range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -179,10 +179,10 @@ def layernorm_forward_chunked_kernel(
         tl.store(y_ptr + offs_n, y, mask=mask)
 
 
-# ## All three gradients in one trip
+# ## All three gradients in one pass
 #
 # The lesson reads `dy` and `x` once along the rows, for `dx`, and once more down the columns, for `dweight` and
-# `dbias`. One trip is enough if a program takes many rows and keeps its sums of columns in registers from row to row.
+# `dbias`. One pass is enough if a program takes many rows and keeps its sums of columns in registers from row to row.
 #
 # So there are only as many programs as fit on the card at once, and each walks over many rows. It sums its share of
 # `dweight` and `dbias` in registers and writes it once, at the end, into a row of its own. A second, small kernel,
@@ -286,7 +286,7 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 #
 # The accumulators of a long row don't fit in registers beside the row. So the work is split as in the lesson: this
 # kernel computes `dx` row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. What
-# is new is what the compiler is told: the width, which cache lines to keep for the second trip, and which to drop after
+# is new is what the compiler is told: the width, which cache lines to keep for the second pass, and which to drop after
 # it. The split still costs a second reading. At 16384 rows of 12288 the pass reaches
 # [[bench: layernorm/16384x12288/backward/share]] of the limit.
 @triton.jit
@@ -301,7 +301,7 @@ def layernorm_backward_chunked_kernel(
     mean = tl.load(mean_ptr + row)
     rstd = tl.load(rstd_ptr + row)
 
-    # First trip: the two averages of [[tag: LN-X]].
+    # First pass: the two averages of [[tag: LN-X]].
     acc_g = tl.zeros((BLOCK_N,), tl.float32)
     acc_gx = tl.zeros((BLOCK_N,), tl.float32)
     for start in tl.range(0, N, BLOCK_N):
@@ -318,7 +318,7 @@ def layernorm_backward_chunked_kernel(
     mean_g = tl.sum(acc_g, axis=0) / N
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
-    # Second trip, out of the L2 cache: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`.
+    # Second pass, out of the L2 cache: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`.
     for start in tl.range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -393,7 +393,7 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M
     return y, mean, rstd
 
 
-# Going back, a call is a few launches: one trip or two directions, and then the partial sums. Those are a matrix for
+# Going back, a call is a few launches: one pass or two directions, and then the partial sums. Those are a matrix for
 # `dweight` and one for `dbias`, with a row for each program that shares the rows, in one piece of memory. A single
 # program has nothing to share: it stores `dweight` and `dbias` themselves, and the second launch is saved. So where
 # there are few tiles, one program takes them all. What is None isn't computed.

@@ -5,7 +5,7 @@ r"""
 
 [[eq: ME-h]]
 
-Fusing saves trips through memory. But the products are the bulk of this layer, and whatever is fused into them slows
+Fusing saves passes through memory. But the products are the bulk of this layer, and whatever is fused into them slows
 them down: rows that are gathered can't be fetched by the TMA unit, since it takes neighbours only, and while a tile is
 activated and stored nothing is multiplied. So here all six products are those of
 [the fast grouped product](grouped_matmul.py), and between them stand short kernels that only move rows. At 8192 tokens

@@ -7,12 +7,12 @@ The lesson goes over a row twice, and in the backward pass once more down the co
 4096 in bfloat16 on an H200, the lesson takes [[bench: rmsnorm/32768x4096/forward/lesson.ms]] forward and
 [[bench: rmsnorm/32768x4096/backward/lesson.ms]] backward.
 
-1. **The row stays in registers.** One trip is enough. And a row gets few threads with many elements each, so more rows
+1. **The row stays in registers.** One pass is enough. And a row gets few threads with many elements each, so more rows
    are in progress at a time: [[bench: rmsnorm/32768x4096/forward/ms]].
-2. **Both gradients in one trip.** There are as many programs as fit on the card. Each loops over rows, keeps its share
+2. **Both gradients in one pass.** There are as many programs as fit on the card. Each loops over rows, keeps its share
    of `dweight` in registers, and loads the next rows meanwhile: [[bench: rmsnorm/32768x4096/backward/ms]].
 3. **The residual on the way.** While the row is in registers for the norm, the sum is computed and stored. Backward
-   adds the sum's gradient before it stores `dx`. Neither costs a trip.
+   adds the sum's gradient before it stores `dx`. Neither costs a pass.
 
 **What it costs.** [The lesson](../classics/rmsnorm.py) counts the bytes that have to move. This file moves few others,
 and reaches [[bench: rmsnorm/32768x4096/forward/share]] of the speed of a copy forward and
@@ -76,7 +76,7 @@ def rmsnorm_forward_kernel(
     mask_n = offs_n < N
     mask = mask_m[:, None] & mask_n[None, :]
 
-    # The only trip: `pid=0: x[0] = [1, 5, -1, 5, 1, -1, 0, 0]`.
+    # The only pass: `pid=0: x[0] = [1, 5, -1, 5, 1, -1, 0, 0]`.
     x = tl.load(x_ptr + offs_m[:, None] * stride_xm + offs_n[None, :], mask=mask, other=0.0).to(tl.float32)
     if residual_ptr is not None:
         # Rung 3. The sum is rounded to the dtype in which it is returned, [[tag: RMS-sum]], stored, and never read
@@ -104,11 +104,11 @@ def rmsnorm_forward_kernel(
     tl.store(y_ptrs, y, mask=mask)
 
 
-# ## Rung 2: both gradients in one trip
+# ## Rung 2: both gradients in one pass
 #
 # [[figure: rows/directions]]
 #
-# The lesson reads `dy` and `x` once along the rows and once more down the columns. One trip will do if a program takes
+# The lesson reads `dy` and `x` once along the rows and once more down the columns. One pass will do if a program takes
 # many rows and keeps its column sums. So there are only as many programs as fit on the card, and each walks over the
 # rows. Its share of `dweight` stays in registers until the end; then it goes into a row of **partial sums**, which a
 # small kernel adds up in a fixed order. The loop is software-pipelined: while one tile is worked on, the next

@@ -10,7 +10,7 @@ bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the le
 [[bench: softmax/32768x4096/forward/lesson.ms]], PyTorch [[bench: softmax/32768x4096/forward/eager.ms]].
 
 **What is missing.** With rows of 128256 and more, both passes take a third to a half longer than a copy: so many rows
-are in progress at once that some of their data has left the L2 cache before the second trip.
+are in progress at once that some of their data has left the L2 cache before the second pass.
 
 **Contract.** The lesson's. The width is a constant in the kernels, so each new width triggers a compilation.
 """
@@ -39,7 +39,7 @@ from annotated_examples.tutorials.softmax import Softmax, softmax_reference
 # ## 1. A row that fits is loaded once
 #
 # What was slow? The lesson reads every row twice. A row that fits into the registers of one program needs neither the
-# second trip nor an online sum.
+# second pass nor an online sum.
 #
 # [[figure: work/fusion]]
 #
@@ -149,10 +149,10 @@ def online_update(vector_max, vector_sum, x):
     return new_max, vector_sum
 
 
-# ## 4. The second trip goes backwards
+# ## 4. The second pass goes backwards
 #
-# What was slow? By the second trip the first chunks may have left the L2 cache, which all rows in progress share. The
-# last chunk is still in registers, and the ones before it are the most likely to be in the cache. So the second trip
+# What was slow? By the second pass the first chunks may have left the L2 cache, which all rows in progress share. The
+# last chunk is still in registers, and the ones before it are the most likely to be in the cache. So the second pass
 # begins at the end.
 #
 # ## 5. Edges
@@ -214,7 +214,7 @@ def softmax_forward_chunked_kernel(
     last: tl.constexpr = (N // VECTOR * VECTOR - 1) // BLOCK_N * BLOCK_N
 
     # All chunks but the last: `launch=1, pid=1, start=0: vector_max = [5, 6]`. `evict_last` asks the L2 cache to keep
-    # these lines for the second trip. Loads that are prefetched into shared memory would lose this hint, so there is
+    # these lines for the second pass. Loads that are prefetched into shared memory would lose this hint, so there is
     # only one stage. Instead (section 6) `loop_unroll_factor` writes the loop out four times, so that a thread has four
     # loads in flight.
     vector_max = tl.full((BLOCK_N // VECTOR,), -float("inf"), tl.float32)
@@ -233,7 +233,7 @@ def softmax_forward_chunked_kernel(
     row_max = tl.maximum(tl.max(vector_max, axis=0), tl.max(x_edge, axis=0))
     row_sum = tl.sum(vector_sum * tl.exp(vector_max - row_max), axis=0) + tl.sum(tl.exp(x_edge - row_max), axis=0)
 
-    # Second trip, [[tag: SM]], beginning with what is still in registers: `pid=0: y_edge[4:6] = [0.617, 0.031]`.
+    # Second pass, [[tag: SM]], beginning with what is still in registers: `pid=0: y_edge[4:6] = [0.617, 0.031]`.
     y_edge = exp_for(x_edge - row_max, y_ptr.dtype.element_ty) / row_sum
     tl.store(y_ptr + edge_n, y_edge, mask=edge_mask)
     y = exp_for(x - row_max, y_ptr.dtype.element_ty) / row_sum
@@ -250,9 +250,9 @@ def softmax_forward_chunked_kernel(
 
 # ## 6. Backward, for rows longer than a block: request the next chunk before this one is stored
 #
-# Backward over long rows uses the same steps: vectors and edges, a sum for each vector, the second trip backwards.
+# Backward over long rows uses the same steps: vectors and edges, a sum for each vector, the second pass backwards.
 #
-# What was slow? In the second trip each chunk is loaded, used and stored, and the next load waits for that store: the
+# What was slow? In the second pass each chunk is loaded, used and stored, and the next load waits for that store: the
 # compiler can't know that the two don't overlap, and wouldn't move a load across a store. So the kernel does it itself.
 # Before it stores a chunk it has requested the next.
 @triton.jit
@@ -318,7 +318,7 @@ def softmax_backward_chunked_kernel(
 # forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]] without this hint and takes
 # [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is more
 # than four times the L2 cache of an H200. (The backward pass over rows of more than 32768 elements does without the
-# hint: it would evict what the second trip still needs.)
+# hint: it would evict what the second pass still needs.)
 def read_policy(x, tensors):
     return "evict_last" if tensors * x.numel() * x.element_size() > 1 << 28 else ""
 

@@ -52,7 +52,7 @@ def l2_normalize_reference(x, eps=1e-6):
 # ## Forward
 #
 # Keys are short, often 64 or 128 numbers. A program takes `BLOCK_M` of them, so that it has enough to load. Longer rows
-# come in chunks of `BLOCK_N` columns, in two trips: one for the sum of squares, one for the result.
+# come in chunks of `BLOCK_N` columns, in two passes: one for the sum of squares, one for the result.
 @triton.jit
 def l2_normalize_forward_kernel(
     x_ptr, y_ptr, inv_norm_ptr,  # (M, N), (M, N) contiguous, (M,) in float32
@@ -79,7 +79,7 @@ def l2_normalize_forward_kernel(
 
 # ## Backward
 #
-# The same two trips. The first one sums the upstream gradient times the normalised row, the second one takes that part
+# The same two passes. The first one sums the upstream gradient times the normalised row, the second one takes that part
 # away, [[tag: L2-X]]. In a row of one number two nearly equal numbers would be subtracted there, and only rounding
 # would be left; [[tag: L2-one]] says what the difference is.
 @triton.jit

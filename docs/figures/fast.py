@@ -13,7 +13,7 @@ def loss_and_gradient():
     record = figures.first(card.ROOT, "ladders/cross_entropy")
     case = record["cases"][0]
     ms = {word: entry["ms"] for word, entry in case["providers"].items()}
-    panel = Panel(292, "Trips of the logits")
+    panel = Panel(292, "Passes over the logits")
     ways = (
         ("loss, then gradient", ("read", "read", "write"), "loss_then_gradient"),
         ("both in one kernel, row from the cache", ("read", "write"), "one_pass"),
@@ -32,7 +32,7 @@ def loss_and_gradient():
     panel.text(0, 286, "green: share of copy speed, as wide as the picture is 100%", "small")
     shape = " x ".join(map(str, case["shape"]))
     return Picture(
-        f"Measured at {shape} on an {record['device']}. One trip fewer alone gains little: long rows have left the cache before "
+        f"Measured at {shape} on an {record['device']}. One pass fewer alone gains little: long rows have left the cache before "
         "they are read again, and exponentials cost time, too. The rungs below are about that.",
         f"{'; '.join(words)}, measured at {shape}.",
         [panel],

@@ -341,10 +341,10 @@ def half_words():
 def banks():
     return moving(
         "banks",
-        "Why can a column of a tile take thirty-two trips to shared memory, and what do padding or a swizzle change?",
+        "Why can a column of a tile take thirty-two passes through shared memory, and what do padding or a swizzle change?",
         "Read a column of a tile 32 wide. Then pad its rows by one element, or swizzle them.",
         "A square in row i is where lane i finds its element. Word w of 4 bytes lies in bank w mod 32, and a bank hands out one "
-        "word in a trip; lanes that want the same word share it. Padding makes rows longer; a swizzle stores column c of row r "
+        "word in a pass; lanes that want the same word share it. Padding makes rows longer; a swizzle stores column c of row r "
         "at c xor r, and needs no more room.",
         (
             Control("access", "A warp reads", "a column", choices=("a row", "a column")),

@@ -14,7 +14,7 @@ def online():
     scores = tuple(Control(f"x{place}", f"x{place}", float(x), -4, 8, 0.5) for place, x in enumerate(ROW))
     return moving(
         "online",
-        "How can one trip over a row give the exact softmax, when its largest number may come last?",
+        "How can one pass over a row give the exact softmax, when its largest number may come last?",
         "Step through the chunks. Then drag the last score up, and drag where the chunks end: the sum at the end is always right.",
         "Left the row, right e^(x − m) of what has been seen: the new chunk amber, what was there before blue. When a chunk brings a "
         "larger score, everything before shrinks by one common factor. Nothing is read again.",
@@ -103,7 +103,7 @@ def trips():
                     84 + place * 70, y, 66, 30, "a" if each.startswith("s") else "b", each.replace("residual", "res.")
                 )
         top += 26 + len(kernels) * 40 + 22
-        words.append(f"{title}: {count} trips of a tensor, {count * 2} bytes an element in bfloat16")
+        words.append(f"{title}: {count} tensors read or written, {count * 2} bytes an element in bfloat16")
     panel.height = top - 10
     return Picture(
         "In one kernel the sum s goes out once. In two it goes out and comes back.", ". ".join(words) + ".", [panel]

@@ -85,16 +85,16 @@ print(f"largest difference:  {(in_blocks_of_queries(q, k, v, 32) - expected).abs
 # %% [markdown]
 # Better, but a program would still have to hold whole rows, and rows are as long as the text.
 #
-# ## A few keys at a time, in two trips
+# ## A few keys at a time, in two passes
 #
 # The softmax is what stands in the way: it needs the largest score of a row and the sum of the row's exponentials
-# before it can give the first weight. The softmax lesson had the same problem with long rows, and made two trips. The
+# before it can give the first weight. The softmax lesson had the same problem with long rows, and made two passes. The
 # first one collects both numbers, in the online form. The second one computes the scores **again**, and sums the values
 # with their weights.
 
 
 # %%
-def in_two_trips(q, k, v, BLOCK_M, BLOCK_N):
+def in_two_passes(q, k, v, BLOCK_M, BLOCK_N):
     outputs = []
     for rows in q.split(BLOCK_M):
         row_max, row_sum = torch.full((len(rows), 1), -math.inf).to(q), torch.zeros(len(rows), 1).to(q)
@@ -112,12 +112,12 @@ def in_two_trips(q, k, v, BLOCK_M, BLOCK_N):
 
 
 print(f"scores held at once: {32 * 16}")
-print(f"largest difference:  {(in_two_trips(q, k, v, 32, 16) - expected).abs().max():.1e}")
+print(f"largest difference:  {(in_two_passes(q, k, v, 32, 16) - expected).abs().max():.1e}")
 
 # %% [markdown]
 # Now the number of scores that are held at once no longer depends on the length. But each score is computed twice.
 #
-# ## One trip
+# ## One pass
 #
 # Why wait for the final maximum? The weighted sum of the values is a sum over exponentials, just like the denominator.
 # When a larger score turns up, both can be scaled down by the same factor ([[tag: AT-merge]]):
@@ -128,7 +128,7 @@ print(f"largest difference:  {(in_two_trips(q, k, v, 32, 16) - expected).abs().m
 
 
 # %%
-def in_one_trip(q, k, v, BLOCK_M, BLOCK_N):
+def in_one_pass(q, k, v, BLOCK_M, BLOCK_N):
     outputs = []
     for rows in q.split(BLOCK_M):
         row_max, row_sum = torch.full((len(rows), 1), -math.inf).to(q), torch.zeros(len(rows), 1).to(q)
@@ -144,7 +144,7 @@ def in_one_trip(q, k, v, BLOCK_M, BLOCK_N):
     return torch.cat(outputs)
 
 
-print(f"largest difference:  {(in_one_trip(q, k, v, 32, 16) - expected).abs().max():.1e}")
+print(f"largest difference:  {(in_one_pass(q, k, v, 32, 16) - expected).abs().max():.1e}")
 
 # %% [markdown]
 # Here is the same loop, a tile at a time, with what one query carries along. It also has the masks that come below.

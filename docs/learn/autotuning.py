@@ -46,10 +46,10 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 #
 # A configuration fixes the tile (`BLOCK_M`, `BLOCK_N`, `BLOCK_K`), the order (`GROUP_M`), how many warps share the
 # work, and in how many **stages** the loop is pipelined. `num_stages=3` means that the tiles of the next two steps are
-# already on their way while this one is multiplied. On Hopper the tiles of all stages have to fit into shared memory
-# (elsewhere of one stage fewer, because the tile in use is in registers by then), and the sums into registers, so you
-# can't have both large tiles and many stages. `triton.Config` holds one configuration: the constexprs by name, and the
-# number of warps and stages beside them, as in
+# already on their way while this one is multiplied. On Hopper and the B200 the tiles of all stages have to fit into
+# shared memory (elsewhere of one stage fewer, because the tile in use is in registers by then), and the sums into
+# registers, so you can't have both large tiles and many stages. `triton.Config` holds one configuration: the constexprs
+# by name, and the number of warps and stages beside them, as in
 # `triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3)`. These are the ones that [the lesson's
 # kernel](../kernels/tutorials/matmul_autotuned.md) tries:
 

@@ -213,7 +213,7 @@ notebook.speed("vector_add", live=[(1 << 24,), (1 << 28,)])
 
 # %% [markdown]
 # There is next to nothing to gain here, and that is the first thing to learn about speed. One addition can't be faster than
-# its bytes, and PyTorch's own kernel is there already. The gain begins when several operations share one trip to memory.
+# its bytes, and PyTorch's own kernel is there already. The gain begins when several operations share one pass over memory.
 # A chain of two additions, `x + y + z`, moves 24 bytes an element when it runs as two kernels and 16 as one.
 #
 # ## Exercises

@@ -186,7 +186,7 @@ print(f"{'all of it':18}{plain:42.1f} ms{best:6.1f} ms")
 #   reads them, writes them again as logarithms, and does the same with their gradients. It has more to gain than
 #   anything else.
 # - **The rotary embedding is next**, although it has hardly any arithmetic. Written in PyTorch it is dozens of calls, each
-#   with a trip through memory.
+#   with a pass through memory.
 # - **Gates, norms and dropout** each have less to gain. Products have nothing to gain, if the library is as good as we
 #   think.
 #

@@ -232,7 +232,7 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
 # ## A fusion that doesn't pay
 #
 # With a ReLU after the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever
-# the result is zero. Doing that inside the loads saves a trip over memory. `matmul_backward` does it if you pass the
+# the result is zero. Doing that inside the loads saves a pass over memory. `matmul_backward` does it if you pass the
 # result, `z`, and the name of the activation. It is slower all the same:
 
 

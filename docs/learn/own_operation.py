@@ -234,7 +234,7 @@ for test in TESTS:
 # %% [markdown]
 # ## How fast it is
 #
-# In PyTorch's line, forward makes four trips over memory: the ReLU reads and writes, the square reads and writes. The
+# In PyTorch's line, forward makes four passes over memory: the ReLU reads and writes, the square reads and writes. The
 # kernel makes two. Nothing else costs time here. How near a kernel that only moves data comes to the limit has been measured
 # for the vector addition, whose kernel is built in the same way:
 

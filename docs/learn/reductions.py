@@ -215,7 +215,7 @@ print(f"partial sums: {extra / (2 * M * N):.2%} of the bytes of a bfloat16 matri
 #
 # LayerNorm's backward pass has both kinds of reduction: two sums along each row for the gradient of the input, two sums
 # down the columns for its parameters. `lesson` runs a kernel for each and reads the matrices twice. The
-# [fast version](../kernels/fast/layernorm.md) does both in one trip, with partial sums that stay in registers.
+# [fast version](../kernels/fast/layernorm.md) does both in one pass, with partial sums that stay in registers.
 
 # %%
 notebook.speed("layernorm", "backward", live=[(8192, 4096)])

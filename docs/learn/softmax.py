@@ -161,9 +161,9 @@ print("their sum:    ", round(float(y.sum()), 3))
 # A row of eight has no surplus lanes, so a test that only tries powers of two can't see this mistake. Every masked load that
 # feeds a reduction needs an `other` that is neutral: 0 for a sum, minus infinity for a maximum.
 #
-# ## One trip over memory
+# ## One pass over memory
 #
-# Written with PyTorch's operations, softmax makes eight trips over the matrix: read for the maximum; read and write for the
+# Written with PyTorch's operations, softmax makes eight passes over the matrix: read for the maximum; read and write for the
 # difference; read and write for the exponential; read for the sum; read and write for the quotient. A kernel that keeps the
 # row in its registers makes two: read once, write once.
 
@@ -193,7 +193,7 @@ for chunk in scores.split(8):
 print(f"all at once:      maximum {scores.max():.3f}, sum {torch.exp(scores - scores.max()).sum():.3f}")
 
 # %% [markdown]
-# Flash attention is built on this rescaling. [The lesson's kernel](../kernels/tutorials/softmax.md) makes two trips
+# Flash attention is built on this rescaling. [The lesson's kernel](../kernels/tutorials/softmax.md) makes two passes
 # over its row: the first finds the maximum and the sum in this way, the second writes the probabilities.
 #
 # ## Backwards

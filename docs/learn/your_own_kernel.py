@@ -94,7 +94,7 @@ l2_normalise_reference(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
 
 # %% [markdown]
 # Is a kernel worth it? The line reads `x` for the squares and writes them, reads them for the sum, reads `x` again for
-# the quotient and writes that: five trips over memory. Two are needed, one to read and one to write. So a kernel can be
+# the quotient and writes that: five passes over memory. Two are needed, one to read and one to write. So a kernel can be
 # up to 2.5 times as fast. If there were nothing to gain, this would be the place to stop.
 #
 # ## 2. The derivation
@@ -156,7 +156,7 @@ write("backprop_math/l2_normalise.md", DERIVATION)
 # %% [markdown]
 # ## 3. The kernels
 #
-# One program a row, and two trips over it, as in [softmax](../kernels/tutorials/softmax.md): the length needs the whole row.
+# One program a row, and two passes over it, as in [softmax](../kernels/tutorials/softmax.md): the length needs the whole row.
 # Rows may be any length, so they come in chunks. What should masked lanes read? Zero, whose square adds nothing.
 #
 # What does the backward kernel need, according to the derivation? The row of `Y`, the length, and one number for each
@@ -170,7 +170,7 @@ def l2_forward_kernel(x_ptr, y_ptr, length_ptr, N, stride_xm, eps, BLOCK_N: tl.c
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * stride_xm
     y_ptr += row * N
-    # First trip: the squares, added up lane by lane. The lanes themselves are added up once, at the end.
+    # First pass: the squares, added up lane by lane. The lanes themselves are added up once, at the end.
     acc = tl.zeros((BLOCK_N,), dtype=tl.float32)
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -178,7 +178,7 @@ def l2_forward_kernel(x_ptr, y_ptr, length_ptr, N, stride_xm, eps, BLOCK_N: tl.c
         acc += x * x
     length = tl.sqrt(tl.sum(acc, axis=0) + eps)
     tl.store(length_ptr + row, length)
-    # Second trip: the quotients.
+    # Second pass: the quotients.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -194,7 +194,7 @@ def l2_backward_kernel(dy_ptr, x_ptr, length_ptr, dx_ptr, N, stride_dym, stride_
     x_ptr += row * stride_xm
     dx_ptr += row * N
     length = tl.load(length_ptr + row)
-    # First trip: the sum in the brackets.
+    # First pass: the sum in the brackets.
     acc = tl.zeros((BLOCK_N,), dtype=tl.float32)
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -203,7 +203,7 @@ def l2_backward_kernel(dy_ptr, x_ptr, length_ptr, dx_ptr, N, stride_dym, stride_
         x = tl.load(x_ptr + offs_n, mask=mask, other=0.0).to(tl.float32)
         acc += dy * (x / length)
     dot = tl.sum(acc, axis=0)
-    # Second trip: the gradient.
+    # Second pass: the gradient.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -415,7 +415,7 @@ academy("check")
 # %%
 elements = 32768 * 4096
 print(
-    f"two trips: {4 * elements / 2**20:.0f} MiB, the five trips of the line in PyTorch: {10 * elements / 2**20:.0f} MiB"
+    f"two passes: {4 * elements / 2**20:.0f} MiB, the five passes of the line in PyTorch: {10 * elements / 2**20:.0f} MiB"
 )
 
 

@@ -146,10 +146,10 @@ def main():
     # A step of the loop loads two tiles of 64 x 64 bfloat16 numbers, and keeps them in shared memory.
     result["buffers of three and four stages"] = {
         str(card): [
-            compiled(steps_kernel, "*bf16 *bf16 *fp32 i32", {}, card, num_stages=stages).metadata.shared / 16384
+            compiled(steps_kernel, "*bf16 *bf16 *fp32 i32", {}, card, num_stages=stages).metadata.shared // 16384
             for stages in (3, 4)
         ]
-        for card in (80, 89, 90, 120)
+        for card in (80, 89, 90, 100, 120)
     }
     print(json.dumps(result))
 

@@ -55,13 +55,14 @@ def test_a_float32_product_uses_tensor_cores_only_as_tf32():
     assert counted()["ieee"] == ["FFMA"] and counted()["tf32"] == ["HGMMA"]
 
 
-def test_a_loop_has_a_buffer_for_each_stage_on_hopper_and_one_less_elsewhere():
+def test_a_loop_has_a_buffer_for_each_stage_on_hopper_and_the_b200_and_one_less_elsewhere():
     found = counted()["buffers of three and four stages"]
-    assert found == {"80": [2, 3], "89": [2, 3], "90": [3, 4], "120": [2, 3]}
+    assert found == {"80": [2, 3], "89": [2, 3], "90": [3, 4], "100": [3, 4], "120": [2, 3]}
     assert (
-        "so `num_stages - 1` loads are in flight. Each has a buffer in shared memory, and on Hopper the tile in use "
-        "has one, too." in said("docs/guides/glossary.md")
+        "so `num_stages - 1` loads are in flight. Each has a buffer in shared memory, and on Hopper and the "
+        "B200 the tile in use has one, too." in said("docs/guides/glossary.md")
     )
-    assert "On Hopper the tiles of all stages have to fit into shared memory (elsewhere of one stage fewer" in said(
-        "docs/learn/autotuning.py"
+    assert (
+        "On Hopper and the B200 the tiles of all stages have to fit into shared memory (elsewhere of one stage fewer"
+        in said("docs/learn/autotuning.py")
     )

@@ -1,8 +1,8 @@
 r"""# The label last
 
-**What was slow?** The second trip compares every column with the label, to subtract 1 in one of them.
+**What was slow?** The second pass compares every column with the label, to subtract 1 in one of them.
 
-**What changes?** It writes the gradient as if no column were the label's. That one is corrected after the trip. A
+**What changes?** It writes the gradient as if no column were the label's. That one is corrected after the pass. A
 barrier keeps the two stores in order.
 
 **Predict:** one comparison and one subtraction less for each logit, and a barrier more for each row.

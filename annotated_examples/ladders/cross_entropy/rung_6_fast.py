@@ -4,7 +4,7 @@ r"""# The fast version
 time.
 
 **What changes?** Two blocks are loaded together. A row is taken as a short head, a body of whole strips, and a tail, so
-that loads are wide in every vocabulary. The second trip goes backwards, and hints tell the cache what will be needed.
+that loads are wide in every vocabulary. The second pass goes backwards, and hints tell the cache what will be needed.
 
 **Predict:** how close can it get to a copy, with two exponentials for each logit?
 """

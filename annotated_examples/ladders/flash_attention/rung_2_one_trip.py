@@ -1,9 +1,9 @@
-r"""# One trip
+r"""# One pass
 
 **What was slow?** Every score is computed twice.
 
 **What changes?** The weighted sum of the values is a sum over exponentials, like the denominator. When a larger score
-turns up, both are scaled down by one factor, [[tag: AT-merge]]. So one trip is enough. This is [the
+turns up, both are scaled down by one factor, [[tag: AT-merge]]. So one pass is enough. This is [the
 lesson](../../attention/causal_attention.py).
 
 **Predict:** two products instead of three, and half of the loads of keys.

@@ -1,8 +1,8 @@
-r"""# Two trips
+r"""# Two passes
 
-**What was slow?** Three trips, and the program waits for each of them.
+**What was slow?** Three passes, and the program waits for each of them.
 
-**What changes?** Mean and sum of squares come out of one trip: each chunk has its own, and they are merged with those
+**What changes?** Mean and sum of squares come out of one pass: each chunk has its own, and they are merged with those
 of the row so far, [[tag: LN-merge]].
 
 **Predict:** a third of the loads is gone, but none of the bytes that come from memory.

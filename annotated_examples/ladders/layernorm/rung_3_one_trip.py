@@ -1,6 +1,6 @@
-r"""# One trip
+r"""# One pass
 
-**What was slow?** The second trip waits for a row that was in registers a moment ago.
+**What was slow?** The second pass waits for a row that was in registers a moment ago.
 
 **What changes?** The whole row is one block, and stays in registers while mean, variance and result are computed. 16
 warps share it, so each thread holds 8 of its 4096 numbers.

@@ -4,7 +4,7 @@ r"""# The fast version
 that isn't enough to have in flight, and 512 threads wait for each other at every sum.
 
 **What changes?** Few threads, many elements each: two rows go to 8 warps, so each thread has 32 numbers. Rows too long
-for registers keep their two trips.
+for registers keep their two passes.
 
 **Predict:** the kernel is the same. How much can the number of warps matter?
 """

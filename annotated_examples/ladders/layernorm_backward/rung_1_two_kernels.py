@@ -1,7 +1,7 @@
 r"""# A kernel for each direction
 
-[The lesson](../../classics/layernorm.py). One kernel goes along the rows, for `dx`, in two trips. Another goes down the
-columns, for `dweight` and `dbias`.
+[The lesson](../../classics/layernorm.py). One kernel goes along the rows, for `dx`, in two passes. Another goes down
+the columns, for `dweight` and `dbias`.
 
 **Predict:** `dy` and `x` are read by both. How far is that from a copy, which would read each once?
 """

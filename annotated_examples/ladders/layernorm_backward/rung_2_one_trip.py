@@ -1,4 +1,4 @@
-r"""# All three gradients in one trip
+r"""# All three gradients in one pass
 
 **What was slow?** `dy` and `x` come from memory twice, once for each direction.
 

@@ -6,7 +6,7 @@ eight times as many loads as there could be.
 **What changes?** A row is taken as whole vectors of 16 bytes, which lie at multiples of 16 bytes, and two edges, the
 few columns before the first vector and after the last. The edges are a small block of their own. The width is a
 `constexpr` now. And a row gets the chunks and the warps of the fast version: here 8192 columns and 32 warps. So fewer
-rows are in progress, and the second trip finds more of its row in the cache.
+rows are in progress, and the second pass finds more of its row in the cache.
 
 **Predict:** a gain where rows begin anywhere. Rows of 32000 are all aligned: they only get more threads, which wait for
 each other.

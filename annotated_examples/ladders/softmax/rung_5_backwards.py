@@ -1,9 +1,9 @@
-r"""# The second trip goes backwards
+r"""# The second pass goes backwards
 
-**What was slow?** The second trip begins with the chunk that was read first. All rows in progress share the L2 cache,
+**What was slow?** The second pass begins with the chunk that was read first. All rows in progress share the L2 cache,
 so that chunk is the most likely to have left it.
 
-**What changes?** The second trip begins at the end of the row.
+**What changes?** The second pass begins at the end of the row.
 
 **Predict:** nothing for rows that the cache holds anyway; something if all rows in progress together don't fit.
 """

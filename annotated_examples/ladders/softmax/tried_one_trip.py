@@ -1,6 +1,6 @@
 r"""# The whole row in registers
 
-No second trip at all: a row of 50257 in one block of 65536, with 32 warps. That is 64 numbers a thread, and all
+No second pass at all: a row of 50257 in one block of 65536, with 32 warps. That is 64 numbers a thread, and all
 registers of an SM for one row. No second row fits, to load while this one waits; and a row that begins
 anywhere is loaded 2 bytes at a time.
 """
