@@ -216,7 +216,7 @@ def test_triton_s_private_names_are_in_three_places():
 def test_kernels_take_nothing_private_of_triton():
     paths = sorted((ROOT / "annotated_examples").rglob("*.py"))
     found = {path.name: private_names(path.read_text("utf-8")) for path in paths}
-    # A sum by the copy unit, which Gluon has no function for.
+    # A sum by the TMA, which Gluon has no function for.
     assert {name: names for name, names in found.items() if names} == {"hopper_sums.py": {"triton._C.libtriton.ir"}}
 
 

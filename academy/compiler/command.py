@@ -117,7 +117,7 @@ def _table(kernel: compiler.Compiled, on: Card) -> Table:
     row("programs an SM", _resident(kernel, on))
     moved = {kind: count for kind, count in kernel.sass.items() if kind.startswith(_LOADS)}
     row("machine code", _counted({k: n for k, n in kernel.sass.items() if k not in moved}) or "nothing of note")
-    row("global memory", _counted(moved) or "through the copy unit only")
+    row("global memory", _counted(moved) or "through the TMA only")
     row("PTX", _counted({k: n for k, n in kernel.ptx.items() if not k.startswith(_LOADS)}) or "nothing of note")
     return table
 

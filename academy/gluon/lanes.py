@@ -13,7 +13,7 @@ from academy.gluon.watching import GluonError
 
 ABOUT = "an order that the rules allow, not a measurement"
 #: Lanes that aren't partitions.
-UNITS = ("copy unit", "tensor cores")
+UNITS = ("TMA", "tensor cores")
 #: What stands for what in `text`.
 _MARKS = {"waits": ".", "expect": "e", "arrive": "a", "fence": "f", "init": "i", "read": "r", "write": "w"}
 LEGEND = (

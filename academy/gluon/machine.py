@@ -59,8 +59,8 @@ class Agent:
 
     @property
     def lane(self) -> str:
-        """What executes it: a partition, the copy unit or the tensor cores."""
-        return self.what if self.number is None else "tensor cores" if self.what == "wgmma" else "copy unit"
+        """What executes it: a partition, the TMA or the tensor cores."""
+        return self.what if self.number is None else "tensor cores" if self.what == "wgmma" else "TMA"
 
     def end(self) -> None:
         """An asynchronous operation is complete."""
@@ -249,7 +249,7 @@ class Machine:
             if old.ordinary and not ordinary and agent.fenced.get(old.agent, 0) < old.time:
                 raise MissingFence(
                     f"missing fence on {buffer.name}: {new}\n  goes through the async proxy, and {old} doesn't. They "
-                    "are ordered, but without fence_async_shared() between them the copy unit and the tensor cores may "
+                    "are ordered, but without fence_async_shared() between them the TMA and the tensor cores may "
                     "not see it. Put the fence after the ordinary access, before the arrival or the call that leads "
                     "here",
                     new.party, old.party,

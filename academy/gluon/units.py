@@ -80,7 +80,7 @@ class Descriptor:
         need(
             buffer.layout == self.layout,
             f"{self.name} has {layouts.short(self.layout)}, and {buffer.name} has {layouts.short(buffer.layout)}. The "
-            "copy unit writes a tile as the descriptor says: give both the same layout",
+            "TMA writes a tile as the descriptor says: give both the same layout",
             WrongLayout,
         )
 

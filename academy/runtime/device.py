@@ -114,8 +114,8 @@ if not INTERPRET and torch.cuda.device_count() > 1:  # with a single GPU a launc
 #: What not every card has -> the least and the greatest compute capability, and what to say.
 FEATURES: dict[str, tuple[tuple[int, int], tuple[int, int], str]] = {
     "fp8": ((8, 9), (99, 0), "tensor cores that multiply 8-bit floats: compute capability 8.9 or newer"),
-    "gluon": ((9, 0), (9, 0), "Hopper's wgmma and copy unit: compute capability 9.0"),
-    "descriptors": ((9, 0), (99, 0), "a copy unit for tensor descriptors (TMA): compute capability 9.0 or newer"),
+    "gluon": ((9, 0), (9, 0), "Hopper's wgmma and TMA: compute capability 9.0"),
+    "descriptors": ((9, 0), (99, 0), "a TMA for tensor descriptors: compute capability 9.0 or newer"),
 }
 
 

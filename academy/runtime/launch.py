@@ -367,7 +367,7 @@ def _devices(tensors: Sequence) -> list[int]:
 
 
 def _maps(launcher: Callable) -> list[dict]:
-    """How the compiled kernel wants each of its tensor maps; empty if the card has no copy unit that reads them."""
+    """How the compiled kernel wants each of its tensor maps; empty if the card has no TMA that reads them."""
     forms = inspect.getclosurevars(launcher).nonlocals["tensordesc_meta"] or []
     return forms if all(form and not form["fp4_padded"] and not form.get("is_im2col") for form in forms) else []
 
@@ -419,7 +419,7 @@ class _Remembered:
 
 
 def _encoder(form: dict) -> Callable:
-    """Tensor maps of a compiled kernel's argument: 128 bytes that describe a matrix in memory to the card's copy unit.
+    """Tensor maps of a compiled kernel's argument: 128 bytes that describe a matrix in memory to the card's TMA.
     They depend on nothing but address, sizes and strides, and addresses come again and again."""
     from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST as TYPES
 

@@ -1,7 +1,7 @@
 """Gluon kernels: what an observer is told by the simulator (`academy.gluon`), instead of by Triton's interpreter.
 
 The partitions of a program go on in turns, so each has calls of its own, and the steps of a program come in the order
-in which the simulator has run them. A copy of the copy unit is an access of the statement that asks for it.
+in which the simulator has run them. A copy of the TMA is an access of the statement that asks for it.
 """
 
 from __future__ import annotations

@@ -104,9 +104,9 @@ def one_shot_all_reduce_kernel(
         offs = start + tl.arange(0, BLOCK)
         mask = offs < N
         acc = tl.zeros((BLOCK,), tl.float32)
-        # Rank 0's numbers first, on every rank: another order would give other bits. In the example rank 0 has 1, 2,
-        # 3, …, and rank 1 ten times as much: `launch=0, pid=0, start=0, r=1: acc = [11, 22, 33, 44]`. In bfloat16 a sum
-        # that is rounded after each rank would lose a digit for every few cards.
+        # Rank 0's numbers first, on every rank: another order would give other bits. In the example rank 0 has 1, 2, 3,
+        # …, and rank 1 ten times as much: `launch=0, pid=0, start=0, r=1: acc = [11, 22, 33, 44]`. A sum rounded to
+        # bfloat16 after each rank would be wrong by up to half a unit in the last place more with each.
         for r in tl.static_range(WORLD):
             acc += tl.load(buffers[r] + offs, mask=mask, other=0.0).to(tl.float32)
         tl.store(out_ptr + offs, acc, mask=mask)

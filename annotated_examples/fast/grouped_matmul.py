@@ -6,9 +6,10 @@ The products of [the lesson](../moe/grouped_matmul.py):
 [[eq: GM-C]]
 
 Rows of experts with a matrix each, [[tag: GM-C]], and sums over each expert's rows, [[tag: GM-D]]. What is slow about
-the lesson? Its tiles of 64 x 64 fetch every factor twice as often as larger ones, and its threads compute an address
-and a mask for each number. Both have a reason: an expert's last tile must not touch the rows of the next. On a Hopper
-GPU none of that is necessary. Each step was measured at 49152 rows of 64 experts, 2048 x 1408, in bfloat16 on an H200:
+the lesson? Its tiles of 64 x 64 fetch the factors two to four times as often as larger ones, and its threads compute an
+address and a mask for each number. Both have a reason: an expert's last tile must not touch the rows of the next. On a
+Hopper GPU none of that is necessary. Each step was measured at 49152 rows of 64 experts, 2048 x 1408, in bfloat16 on an
+H200:
 
 1. Large tiles, copied **by descriptors that stop at the expert's last row**, and persistent programs that read their
    tiles from a table: [[bench: grouped_matmul/ladder/persistent/rows_ms]]. The gradient of the rows takes
@@ -185,7 +186,10 @@ def tiles_for_rows(R, E, N, transposed):
 
 
 TILES_FOR_SUMS = dict(BLOCK_M=128, BLOCK_N=128, BLOCK_R=64)
-CANT = "tiles that are passed need 16-bit matrices whose rows are aligned to 16 bytes, and a copy unit"
+CANT = (
+    "the sizes of a tile can be chosen only for 16-bit matrices whose rows begin at multiples of 16 bytes, on a card "
+    "with a TMA (compute capability 9.0 or newer)"
+)
 
 
 # ## Launchers

@@ -9,8 +9,8 @@ gradients. Forward is one kernel instead of two, and the backward pass walks fas
 [[eq: LA-next]]
 
 What is slow about the lesson? It writes a state for every chunk and reads it again, so that the outputs of all chunks
-can be computed at the same time. With heads of 128 numbers the states are twice as many bytes as q, k, v and o
-together in float32, and as many in bfloat16. Where there are enough heads, nobody has to wait for those: there is work
+can be computed at the same time. With heads of 128 numbers that moves as many bytes as q, k, v and o together in
+bfloat16, and four times as many in float32. Where there are enough heads, no states are needed: there is work
 for all SMs even if each head is walked from end to end.
 
 1. *Outputs on the way.* The walk has the state before each chunk at hand. So it computes the chunk's outputs from it,

@@ -5,12 +5,10 @@ r"""
 gradients. That makes four products. PyTorch keeps the logits and needs three. There is a middle way: keep as many
 logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 128256 in bfloat16 on an H200:
 
-| step | forward and backward |
+| | forward and backward |
 |---|---:|
 | the lesson | [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/lesson.ms]] |
-| 1. in the forward pass | [[bench: linear_cross_entropy/ladder/in the forward pass/step_ms]] |
-| 2. in the gradient | [[bench: linear_cross_entropy/ladder/in the gradient/step_ms]] |
-| 3. and in memory of its own | [[bench: linear_cross_entropy/ladder/final/step_ms]] |
+| this file | [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/ms]] |
 | PyTorch | [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/eager.ms]] |
 | `linear_cross_entropy_lean` | [[bench: linear_cross_entropy:lean/8192x4096x128256/forward+backward/ms]] |
 
@@ -19,7 +17,7 @@ logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 1
 2. Logits are kept **where the gradient of the weights will be**. That memory is needed anyway, and empty until the
    second round.
 3. Others are kept in separate memory, which has room for the share `KEPT` of all. Including the gradients, that takes
-   [[bench: linear_cross_entropy/ladder/final/peak_gib]] GiB more than the inputs.
+   [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/memory]] more than the inputs.
 
 **What it costs.** The fourth product is computed only for the logits that aren't kept. With 8192 rows of 4096, a third
 of them fits into the gradient of the weights. With `KEPT` at 0.67, none is left there. `linear_cross_entropy_lean`

@@ -224,8 +224,7 @@ tuned_descriptor_kernel = device.autotune(
 # `launch_pdl` (programmatic dependent launch). So an SM that is done with its tiles takes a piece at once.
 # At its end each piece waits for the first launch, `gdc_wait`: whatever comes next relies on all of C.
 #
-# Whether it pays was measured on an H200 for 1 to 10 whole waves and 2176 and more terms in each sum. Elsewhere the
-# search decides.
+# On an H200 it pays for 1 to 10 whole waves and sums of some 2000 terms and more. Elsewhere the search decides.
 WHOLE_WAVES = configuration(128, 256, 64, 8, 8, 4)
 PIECES = {2: configuration(128, 128, 64, 8, 4, 4), 4: configuration(128, 64, 128, 8, 4, 4)}
 

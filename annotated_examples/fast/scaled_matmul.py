@@ -110,8 +110,8 @@ def fast_sums_kernel(
 # and as many columns as `a` has rows.
 #
 # **Enough on the way.** A program has 64 rows of the weight to itself, over all of K, and 128 programs fill the card.
-# Each keeps five steps of 512 codes in flight, 160 KB. So nothing has to be divided along K, and no parts have to be
-# added up: divided in two, with shorter steps, it was slower.
+# Each has buffers for five steps of 512 codes, 160 KB, and four of them are in flight. So nothing has to be divided
+# along K, and no parts have to be added up: divided in two, with shorter steps, it was slower.
 #
 # But a sum over all of K would be long, and the library divides K where there are few columns. So fast sums are
 # promoted, too, if only once in a step. Never promoted, errors of 200 columns were nearly three times the library's.

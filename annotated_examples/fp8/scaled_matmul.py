@@ -35,8 +35,8 @@ accumulator does:
 [[bench: scaled_matmul:tensor/8192x8192x8192/forward/lesson.ms]] against
 [[bench: scaled_matmul:tensor/8192x8192x8192/forward/eager.ms]]: while the ordinary cores add, the tensor cores wait.
 With 16 rows, [[bench: scaled_matmul:tensor/16x8192x8192/forward/lesson.ms]] against
-[[bench: scaled_matmul:tensor/16x8192x8192/forward/eager.ms]]: 128 tiles of columns can't keep the memory busy.
-[The fast version](../fast/scaled_matmul.py) has a kernel for each of these.
+[[bench: scaled_matmul:tensor/16x8192x8192/forward/eager.ms]]: 64 programs, one for each tile of columns, can't keep the
+memory busy. [The fast version](../fast/scaled_matmul.py) has a kernel for each of these.
 
 **Contract.** `a` (M, K) and `b` (K, N) are e4m3 or e5m2, in any combination, with any strides. Hopper multiplies codes
 only if both operands lie along K in memory, so `b` should be the `.t()` of a contiguous (N, K). Others are rearranged

@@ -33,20 +33,20 @@ a factor of its own, and a thread needs registers for 64 of them. Two groups hav
 [[bench: scaled_matmul/ladder/columns, three groups/8192_ms]]. The lesson takes
 [[bench: scaled_matmul/ladder/columns in Triton/8192_ms]].
 
-**Where it falls behind.** At 4096 there are 704 tiles of 192 x 128 for 132 SMs, five each and 44 to spare:
+**Where it falls behind.** At 4096 there are 704 tiles of 192 x 128 for 132 SMs, five each and 44 left over:
 [[bench: scaled_matmul/ladder/promoted, three groups/4096_ms]] against
 [[bench: scaled_matmul/ladder/torch, one scale a row/4096_ms]], and with blocks
 [[bench: scaled_matmul/ladder/blocks, three groups/4096_ms]] against
 [[bench: scaled_matmul/ladder/torch, scales of blocks/4096_ms]].
 
-**What was tried.** Two programs on an SM, in Triton, each with two tiles of 64 rows: the compiler waits for
-a product right after it is issued, [[bench: scaled_matmul/ladder/promoted in Triton/4096_ms]] at 4096; with scales of
-blocks, in one tile, [[bench: scaled_matmul/ladder/blocks in Triton/4096_ms]]. Below Triton, a group with two sums that
-take turns, so that a product is in flight while the last one is added: the assembler finds that the additions read
-registers while a product is in flight, and makes all products wait for each other, [[bench:
-scaled_matmul/ladder/promoted, two sums in turns/4096_ms]]. Two groups with one sum each, [[bench:
-scaled_matmul/ladder/promoted, two groups/4096_ms]], are as good as three there, but not at 8192, with [[bench:
-scaled_matmul/ladder/promoted, two groups/8192_ms]].
+**What was tried.** Two programs on an SM, in Triton, each with two tiles of 64 rows: the compiler waits for a product
+right after it is issued, [[bench: scaled_matmul/ladder/promoted in Triton/4096_ms]] at 4096; with scales of blocks, in
+one tile, [[bench: scaled_matmul/ladder/blocks in Triton/4096_ms]]. Below Triton, a group with two sums that take turns,
+so that a product is in flight while the last one is added: the assembler finds that the additions read registers while
+a product is in flight, and makes all products wait for each other,
+[[bench: scaled_matmul/ladder/promoted, two sums in turns/4096_ms]]. Two groups with one sum each,
+[[bench: scaled_matmul/ladder/promoted, two groups/4096_ms]], are as good as three there, but not at 8192, with
+[[bench: scaled_matmul/ladder/promoted, two groups/8192_ms]].
 
 **Contract.** Part of [the fast version](../fast/scaled_matmul.py), which sees to it: `a` is (M, K), rows that begin at
 multiples of 16 bytes, `b` the transpose of such a matrix (N, K), and none of the three is 0. Scales of blocks are one

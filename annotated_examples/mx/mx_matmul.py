@@ -109,7 +109,8 @@ def mx_matmul_kernel(
 
 # ## Launcher
 #
-# Few rows of `a` are the usual case here. Sixteen are the fewest that a tensor core takes.
+# Few rows of `a` are the usual case here. Sixteen are the fewest that an instruction of the tensor cores takes on the
+# left.
 @replayed
 def mx_matmul_forward(a, b, scale_b, bias, out_dtype, *, BLOCK_M=None, BLOCK_N=64, BLOCK_K=128, GROUP_M=8):
     """`b` and `scale_b` as kernels see them: four bits and exponents in bytes."""

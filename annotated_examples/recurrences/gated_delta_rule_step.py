@@ -106,8 +106,8 @@ def step_kernel(
 #
 # Tiles are narrow, so that a few heads make enough programs. Two warps have a tile of 32 columns: the fewer there are,
 # the less is exchanged for a sum down the rows, and with 64 numbers each, all threads have many loads in flight.
-# `opaque`, because `torch.compile` can't look into a launch
-# whose arguments are tuples; it has to know that the state is written to.
+# `opaque`, because `torch.compile` can't look into a launch whose arguments are tuples, and has to know that the state
+# is written to.
 @opaque(
     "(Tensor(a!) state, Tensor q, Tensor k, Tensor v, Tensor? g, Tensor beta, Tensor? slots, float scale) -> Tensor",
     lambda state, q, k, v, *rest: torch.empty_like(v),

@@ -22,9 +22,9 @@ The gradient of the state is a recurrence that runs from the end, [[tag: LR-lamb
 ([[tag: LR-dx]]), and times the state before it that of `a` ([[tag: LR-da]]).
 
 **What it costs.** Forward reads `a` and `x` and writes `h`: 6 bytes an element in bfloat16. Backward reads `dh`, `a`
-and `h` and writes `dx` and `da`: 10 bytes. The scan of a tile of 64 takes six rounds of three operations, less than
-those bytes take, so the floor is the time of a copy. Of its speed this lesson reaches
-[[bench: linear_recurrence/8x4096x2048/forward/lesson.share]] forward and
+and `h` and writes `dx` and `da`: 10 bytes. So the floor is the time of a copy. But the scan of a tile of 64 takes six
+rounds of three operations, with exchanges between threads. So this lesson reaches
+[[bench: linear_recurrence/8x4096x2048/forward/lesson.share]] of a copy's speed forward and
 [[bench: linear_recurrence/8x4096x2048/backward/lesson.share]] backward. One program walks along a sequence, for 32
 channels: 64 programs for a single sequence of 2048 channels, which isn't enough to fill a large card.
 

@@ -4,7 +4,7 @@ import card
 from draw import Control, Panel, Picture, picture
 from moving import moving, run
 
-#: In made-up units of time: what the copy unit needs for a tile, how much later it is there, what a product takes.
+#: In made-up units of time: what the TMA needs for a tile, how much later it is there, what a product takes.
 TIMES = dict(copy=2, latency=4, compute=2)
 
 
@@ -105,7 +105,7 @@ def doors():
     panel = Panel(252, "Two doors to shared memory")
     panel.box(0, 34, 108, 56, "a", "threads")
     panel.box(126, 34, 108, 196, "off", "buffer")
-    panel.box(252, 34, 108, 56, "b", "copy unit,\ntensor cores")
+    panel.box(252, 34, 108, 56, "b", "TMA,\ntensor cores")
     panel.arrow(108, 62, 126, 62, "a")
     panel.arrow(234, 62, 252, 62, "b")
     for row, (left, right) in enumerate((("1 store", ""), ("2 fence", ""), ("", "3 read"))):
@@ -118,10 +118,10 @@ def doors():
     panel.arrow(108, 166, 252, 166, "g")
     panel.arrow(234, 208, 252, 208, "b")
     return Picture(
-        "Threads use the ordinary door, the copy unit and the tensor cores the async proxy. A fence between a store and the read "
+        "Threads use the ordinary door, the TMA and the tensor cores the async proxy. A fence between a store and the read "
         "makes the store visible behind the other door. An order alone, by a barrier for example, doesn't.",
-        "Shared memory has two doors: one for the threads, one for the copy unit and the tensor cores. The order that is right: "
-        "1. the threads store, 2. they execute fence_async_shared, 3. the copy unit or the tensor cores read.",
+        "Shared memory has two doors: one for the threads, one for the TMA and the tensor cores. The order that is right: "
+        "1. the threads store, 2. they execute fence_async_shared, 3. the TMA or the tensor cores read.",
         [panel],
     )
 
@@ -297,7 +297,7 @@ def sums_in_turn():
     late = [end - queries * step for end in ends]
     waits = [lane[0][3] - lane[0][2] for lane in lanes]
     return Picture(
-        f"{keys} programs that begin at the same time. Blue: a step, with the number of its tile of queries. Amber: the copy unit "
+        f"{keys} programs that begin at the same time. Blue: a step, with the number of its tile of queries. Amber: the TMA "
         "adds its part of dQ. Red: that waits for its turn, while the next step is already being computed. "
         f"Times are made up: a step takes {step}, an addition {add}.",
         f"{keys} lanes of {queries} steps, from tile of queries {queries - 1} down to 0. The first sums wait "

@@ -122,7 +122,7 @@ for M, N, K in ((4096, 4096, 4096), (16, 4096, 4096), (512, 512, 4096), (4096, 4
 
 # %% [markdown]
 # A large square product is fastest with large tiles, which load less for each sum. A thin or small product needs small
-# tiles: large ones would leave most of the multiprocessors without work. For the fourth call, the choice was found in
+# tiles: large ones would leave most of the SMs without work. For the fourth call, the choice was found in
 # the cache.
 #
 # ## Hazard: the key

@@ -53,7 +53,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # %% [markdown]
 # ## Who runs at the same time
 #
-# An H200 has 132 multiprocessors. With a program on each, 132 tiles of the result are computed at a time. All their loads
+# An H200 has 132 SMs. With a program on each, 132 tiles of the result are computed at a time. All their loads
 # go through one cache, the L2, which is faster than the memory behind it. What one program has loaded, another one finds
 # there.
 #

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 9. What overlaps with what
 #
-# A copy unit fetches tiles, the tensor cores multiply them, and neither needs a thread's help. So why does a kernel that
+# The TMA fetches tiles, the tensor cores multiply them, and neither needs a thread's help. So why does a kernel that
 # uses both often take as long as one after the other? It depends on who waits for whom, and when. You write a product
 # with one buffer, then with a ring of buffers, then with a group of warps for each job. A simulator runs it, without a
 # GPU. It shows what was under way at the same time, and it names a wait that is missing.
@@ -55,7 +55,7 @@ print(
 # down, and here you decide. `gluon` has a `jit` of its own, and `gl` takes the place of `tl`. Two units of a Hopper GPU
 # go on by themselves once they have been asked:
 #
-# - The **copy unit**, TMA, brings a tile from global memory into a **buffer** in shared memory.
+# - The **TMA**, a unit for copies, brings a tile from global memory into a **buffer** in shared memory.
 #   `tma_load(desc, [row, column], bar, buffer)` asks for it and returns at once. (`desc` is a *descriptor*: where the
 #   matrix lies, and how large its tiles are.) `tma` has the unit's other functions.
 # - The **tensor cores** multiply two tiles in shared memory. `warpgroup_mma(a, b, acc, is_async=True)` asks for the
@@ -66,7 +66,7 @@ print(
 # **phases** that are numbered from 0. A phase is complete when as many arrivals have come as `init` said, and all the bytes
 # that were announced. Then the next phase begins, and the counting starts again.
 #
-# - `mbarrier.expect(bar, bytes)` is an arrival that announces bytes. The copy unit brings them.
+# - `mbarrier.expect(bar, bytes)` is an arrival that announces bytes. The TMA brings them.
 # - `mbarrier.arrive(bar)` is an arrival without any.
 # - `mbarrier.wait(bar, p)` waits until the phase of **parity** `p` is complete: 0 for an even one, 1 for an odd one. It
 #   can only mean the phase that runs now or the one just before it, because the hardware keeps a single bit. If `p` is the
@@ -79,7 +79,7 @@ print(
 # bytes and asks for both, so one barrier tells when both have arrived. `pred` is a switch: where it is false, nothing
 # happens.
 #
-# At the end the sums leave through shared memory, by the copy unit. `fence_async_shared` makes them visible to it; more about
+# At the end the sums leave through shared memory, by the TMA. `fence_async_shared` makes them visible to it; more about
 # that below. `layout` says which thread holds which of the sums. Leave it aside for now: this instruction prescribes it, and
 # [the lesson after this chapter](../kernels/gluon/tile_copy.md) takes layouts apart.
 
@@ -168,11 +168,11 @@ show(ring_kernel, BUFFERS=3)
 # %%
 def together(events):
     """At how many steps a copy and a product were under way."""
-    busy = {"copy unit": set(), "tensor cores": set()}
+    busy = {"TMA": set(), "tensor cores": set()}
     for span in lanes.timeline(events)["spans"]:
         if span["lane"] in busy:
             busy[span["lane"]] |= set(range(span["from"], span["to"]))
-    return len(busy["copy unit"] & busy["tensor cores"])
+    return len(busy["TMA"] & busy["tensor cores"])
 
 
 for BUFFERS in (1, 2, 3):
@@ -222,7 +222,7 @@ print({kind: kinds.count(kind) for kind in sorted(set(kinds))})
 # ## How many buffers?
 #
 # The simulator knows what is allowed, not how long it takes. For that take a model, which fits into five lines. A copy is
-# asked for when its buffer is free, and the copy unit sends one tile after the other. Some time later, after the
+# asked for when its buffer is free, and the TMA sends one tile after the other. Some time later, after the
 # *latency*, the tile is there. Products are computed one after the other.
 
 
@@ -262,12 +262,12 @@ for buffers in range(1, 6):
 #
 # [[figure: below/doors]]
 #
-# At its end the kernel stores the sums in shared memory, and the copy unit takes them from there. The two don't see shared
-# memory through the same door. Threads have the ordinary one. Copy unit and tensor cores have another, the **async
+# At its end the kernel stores the sums in shared memory, and the TMA takes them from there. The two don't see shared
+# memory through the same door. Threads have the ordinary one. TMA and tensor cores have another, the **async
 # proxy**. What has been stored through one door may not have reached the other yet, even if it happened before.
-# `fence_async_shared()` sees to that. The rule: after an ordinary store, before the copy unit or the tensor cores read it.
+# `fence_async_shared()` sees to that. The rule: after an ordinary store, before the TMA or the tensor cores read it.
 #
-# Then `tma.store_wait(0)` waits until the copy unit has read everything. When the program ends, the next one gets its shared
+# Then `tma.store_wait(0)` waits until the TMA has read everything. When the program ends, the next one gets its shared
 # memory.
 #
 # ## One job, one partition
@@ -279,7 +279,7 @@ for buffers in range(1, 6):
 # `gl.warp_specialize` gives each job to warps of its own, which it calls a **partition**. Partitions talk through barriers,
 # and now there are two for each buffer:
 #
-# - `full`: the tiles are there. The copy unit completes it, `multiply` waits for it.
+# - `full`: the tiles are there. The TMA completes it, `multiply` waits for it.
 # - `empty`: nobody needs the tiles any more. `multiply` arrives, `fetch` waits for it.
 #
 # At the start all buffers are empty, and nobody has said so. So `fetch` first waits for the phase *before* phase 0, which a
@@ -359,7 +359,7 @@ show(partitions_kernel, seed=seed, BUFFERS=buffers, LEFT_OUT=left_out)
 
 # %% [markdown]
 # The same for a file of your own, in ten orders and with a drawing of the lanes: `academy simulate FILE --lanes`. The file
-# has a function `EXAMPLE()` that calls your kernel, or is a script. `-` in the copy unit's lane is a tile on its way out.
+# has a function `EXAMPLE()` that calls your kernel, or is a script. `-` in the TMA's lane is a tile on its way out.
 #
 # ## How fast it is
 #

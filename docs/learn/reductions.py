@@ -69,7 +69,7 @@ print("of each column:", columns.tolist())
 # A **row sum** belongs to one row. A program that walks along its row, as in [softmax](softmax.py), sees all of it.
 #
 # A **column sum** needs something from every row. With 32,768 tokens and 4096 features, one program that walks down its
-# columns has 32,768 rows to go. A block of 128 columns makes only 32 such programs, and an H200 has 132 multiprocessors:
+# columns has 32,768 rows to go. A block of 128 columns makes only 32 such programs, and an H200 has 132 SMs:
 # three quarters of the card would have nothing to do. So several programs must share the rows of each column, and then
 # each of them knows only a part of the sum.
 #
@@ -197,11 +197,11 @@ P = 8  # 1, 8, 64, 1024
 # %%
 programs = triton.cdiv(N, 128) * min(P, triton.cdiv(M, 32))
 extra = 2 * 4 * min(P, triton.cdiv(M, 32)) * N  # float32, written and read
-print(f"{programs} programs for 132 multiprocessors, {triton.cdiv(M, 32 * P)} tiles for each program")
+print(f"{programs} programs for 132 SMs, {triton.cdiv(M, 32 * P)} tiles for each program")
 print(f"partial sums: {extra / (2 * M * N):.2%} of the bytes of a bfloat16 matrix on top")
 
 # %% [markdown]
-# With `P = 8` there are 256 programs, not even two for each multiprocessor. With 64 there are 2048, and the partial sums
+# With `P = 8` there are 256 programs, not even two for each SM. With 64 there are 2048, and the partial sums
 # cost less than one percent. That is what [LayerNorm](../kernels/classics/layernorm.md) does for the gradients of its weight
 # and its bias.
 #

@@ -131,8 +131,8 @@ read_tile(x, row, column, strides)
 # - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it
 #   for 16-bit and 8-bit numbers, and then `BLOCK_K` must be at least 16 (32 for 8-bit numbers). `BLOCK_M` and `BLOCK_N`
 #   may be smaller; such tiles are padded. `input_precision="ieee"` asks for full float32 products. Tensor cores don't have
-#   those, so they are computed by ordinary multiply-adds, at a fifteenth of the speed of bfloat16. What you get otherwise
-#   is explained further down.
+#   those, so they are computed by ordinary multiply-adds, at a fifteenth of the speed of bfloat16 on an H200. What you
+#   get otherwise is explained further down.
 
 
 # %%

@@ -443,7 +443,7 @@ notebook.ladder("l2_normalise", live=live)
 # | reference, kernels, launchers, `EXAMPLE` | `annotated_examples/<group>/l2_normalise.py`, with notes that quote the run |
 # | `check` and the broken kernel | `tests/kernels/test_l2_normalise.py` |
 # | `CASES`, `timed` | `operations/l2_normalise.py`, with the bytes that it should move |
-# | your explanation | a line in the table of `docs/learn/index.md`: its step on the learning path |
+# | your explanation | two lines at the head of `docs/learn/index.md`: its step on the learning path |
 #
 # [Best practice](../guides/best-practice.md) lists what reviewers ask for.
 #

@@ -32,7 +32,7 @@ _NO_TENSOR = "no argument is a tensor"
 _LESSONS = "the kernel is a lesson's"
 _NO_LOAD = "nothing is loaded"
 _WHOLE = "a row is as wide as its block: no lane is masked off"
-_COPIED = "the copy unit masks tails by itself"
+_COPIED = "the TMA masks tails by itself"
 #: Where a way isn't wrong, or there is nothing to change: (way, exercise) -> why. A test checks that it is so.
 EXEMPT: dict[tuple[str, str], str] = {
     **{

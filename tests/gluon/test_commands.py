@@ -33,13 +33,13 @@ def test_simulate_draws_lanes(tmp_path, capsys):
     assert simulate.main([str(MINE), "--seeds", "3", "--lanes", "--json", str(file)]) == 0
     said = capsys.readouterr().out
     assert "nothing is wrong with double_kernel in 3 schedules" in said
-    assert "copy unit" in said and "not a measurement" in said
-    (units,) = re.findall(r"^copy unit +(\S.*)$", said, re.M)
+    assert "TMA" in said and "not a measurement" in said
+    (units,) = re.findall(r"^TMA +(\S.*)$", said, re.M)
     assert re.fullmatch(r"=+ +-+", units), "the load, then the store"
     drawn = json.loads(file.read_text("utf-8"))
-    assert drawn["lanes"] == ["kernel", "copy unit"]
+    assert drawn["lanes"] == ["kernel", "TMA"]
     assert drawn["phases"] == [dict(barrier="full", phase=0, step=drawn["phases"][0]["step"])]
-    load, store = (span for span in drawn["spans"] if span["lane"] == "copy unit")
+    load, store = (span for span in drawn["spans"] if span["lane"] == "TMA")
     assert load["what"] == "TMA load" and load["buffer"] == "x_s" and store["what"] == "TMA store"
     wait, last = (span for span in drawn["spans"] if span["what"] == "waits")
     assert last["awaits"] == "all but 0 of its copies to global memory" and last["to"] > store["to"]

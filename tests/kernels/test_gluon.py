@@ -373,9 +373,9 @@ def test_another_card_is_refused(monkeypatch):
         (tile_copy.copy_lanes, 1), (tile_copy.copy_tile, 1), (tile_copy.copy_forward, 1), (matmul.matmul_tile, 2),
         (matmul.matmul_forward, 2),
     ):  # fmt: skip
-        with pytest.raises(RuntimeError, match=r"(copy|matmul) needs Hopper's wgmma and copy unit.*some card has 8\.9"):
+        with pytest.raises(RuntimeError, match=r"(copy|matmul) needs Hopper's wgmma and TMA.*some card has 8\.9"):
             launch(*[torch.ones(8, 8, dtype=torch.float16)] * arguments)
-    with pytest.raises(RuntimeError, match=r"flash_attention needs Hopper's wgmma and copy unit.*some card has 8\.9"):
+    with pytest.raises(RuntimeError, match=r"flash_attention needs Hopper's wgmma and TMA.*some card has 8\.9"):
         attend()
 
 

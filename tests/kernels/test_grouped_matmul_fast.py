@@ -35,7 +35,7 @@ SUMS = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_R=16, NUM_PROGRAMS=3)
 COUNTS = [(17, 0, 40, 1), (0, 0, 50, 0), (16, 32, 0, 15), (0, 0, 0, 0)]
 
 needs_copy_unit = pytest.mark.skipif(
-    not device.INTERPRET and torch.cuda.get_device_capability()[0] < 9, reason="no copy unit on this GPU"
+    not device.INTERPRET and torch.cuda.get_device_capability()[0] < 9, reason="no TMA on this GPU"
 )
 pytestmark = needs_copy_unit
 
@@ -247,18 +247,18 @@ def test_what_is_copied():
 
 
 def test_what_is_left_to_pointers():
-    """float32, and widths that are no multiple of 8: the lesson's kernels. With tiles that are passed it is an error."""
+    """float32, and widths that are no multiple of 8: the lesson's kernels. With sizes of a tile given, it is an error."""
     counts, offsets = (17, 0, 40, 1), ends((17, 0, 40, 1))
     for dtype, K, N in ((torch.float32, 16, 24), (torch.float16, 12, 24), (torch.float16, 16, 12)):
         a, b, bias = rows_of(counts, K=K, N=N, dtype=dtype).values()
         c = fast.grouped_rows_forward(a, b, offsets, bias)
         assert torch.equal(c, lesson.grouped_rows_forward(a, b, offsets, bias))
-        with pytest.raises(ValueError, match="tiles that are passed"):
+        with pytest.raises(ValueError, match="16-bit matrices whose rows begin"):
             fast.grouped_rows_forward(a, b, offsets, bias, **TILES)
         upstream = randn(58, N, dtype=dtype)
         dw = fast.grouped_sums_forward(a.t(), upstream, offsets)
         assert torch.equal(dw, lesson.grouped_sums_forward(a.t(), upstream, offsets))
-        with pytest.raises(ValueError, match="tiles that are passed"):
+        with pytest.raises(ValueError, match="16-bit matrices whose rows begin"):
             fast.grouped_sums_forward(a.t(), upstream, offsets, **SUMS)
 
 

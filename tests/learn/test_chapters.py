@@ -120,7 +120,7 @@ EXPECTED = {
         "of each column: [24.0, 28.0, 32.0, 36.0]",
         "different results: from",
         "the same bits twice: True",
-        "256 programs for 132 multiprocessors, 128 tiles for each program",
+        "256 programs for 132 SMs, 128 tiles for each program",
     ],
     "your_own_kernel": [
         "l2_normalise.md:28:50: '=' does not hold",
@@ -206,7 +206,7 @@ def test_the_tolerance_hides_the_wrong_gradient_and_the_relative_error_shows_it(
 
 def test_with_one_buffer_a_copy_is_never_beside_a_product():
     """What the chapter says of its first drawing. In the second one there are some."""
-    drawings = re.findall(r"^copy unit    (.*)\ntensor cores (.*)$", run("overlap")[1], re.M)
+    drawings = re.findall(r"^TMA          (.*)\ntensor cores (.*)$", run("overlap")[1], re.M)
     beside = [sum(a == b == "=" for a, b in zip(copies, products)) for copies, products in drawings[:2]]
     assert beside[0] == 0 < beside[1]
 

@@ -308,14 +308,14 @@ def test_lanes_show_what_overlaps(ring):
     first = orders[0]
     (load, *_) = (span for span in first["spans"] if span["what"] == "TMA load")
     told = at_step(ring, load["from"])
-    assert told == f"copy unit a TMA load of kernel begins: it writes x_s[0] line {load['line']}"
+    assert told == f"TMA a TMA load of kernel begins: it writes x_s[0] line {load['line']}"
     labels = lane_labels(ring)
-    assert labels[:2] == ["kernel", "copy unit"] and "x_s[0] TMA load of kernel" in labels and "y_s[0] nobody" in labels
+    assert labels[:2] == ["kernel", "TMA"] and "x_s[0] TMA load of kernel" in labels and "y_s[0] nobody" in labels
     assert "full[0] phase 0, 1 of 1 arrival, 1,024 bytes to come" in labels
     at_step(ring, load["to"] + 1)
     assert "x_s[0] nobody" in lane_labels(ring)
     bars = "[...document.querySelector('.t-l-row:nth-child(3) .t-l-track').children]"
-    units = [span for span in first["spans"] if span["lane"] == "copy unit"]
+    units = [span for span in first["spans"] if span["lane"] == "TMA"]
     assert ring.run(f"{bars}.map(bar => bar.title)") == [f"{span['what']}: {span['buffer']}" for span in units]
     wide = ring.run(f"parseFloat({bars}[0].style.width) + 1") / (load["to"] - load["from"] + 1)
     assert ring.run(f"{bars}.map(bar => parseFloat(bar.style.left))") == [span["from"] * wide for span in units]

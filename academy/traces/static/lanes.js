@@ -1,9 +1,9 @@
-// What overlapped in one program of a Gluon kernel: a lane for each partition, for the copy unit and for the tensor cores, over
+// What overlapped in one program of a Gluon kernel: a lane for each partition, for the TMA and for the tensor cores, over
 // time; below them the phases of each barrier, and what uses each buffer. `academy.gluon.lanes.timeline` makes the data. Only
 // recordings of such kernels load this file.
 ;(viewer => {
   const { make } = viewer, { plural } = viewer.text
-  const UNITS = ["copy unit", "tensor cores"]
+  const UNITS = ["TMA", "tensor cores"]
 
   // `a_s[1]` for `a_s[1][0:64]`: the buffer that a part lies in.
   const whole = name => name.replace(/\[[^\]]*[:,][^\]]*\]/g, "")

@@ -3,7 +3,7 @@ r"""# Tiles by descriptor, and fewer instructions
 **What was slow?** Threads compute an address for every element they load, and every tile of scores is masked, though
 only the tile on the diagonal needs it.
 
-**What changes?** The card's TMA unit (TMA) fetches a tile by itself. Tiles that every query sees as a whole have a
+**What changes?** The card's TMA fetches a tile by itself. Tiles that every query sees as a whole have a
 loop without a mask. Exponentials are powers of 2, which the hardware has an instruction for, and the scale and the
 change of base are one factor.
 

@@ -187,7 +187,7 @@ def one_tile(x_desc):
 
 
 def copies_of_a_tile(columns):
-    """Instructions for the copy unit, and announcements, of one warp that fetches 64 rows."""
+    """Instructions for the TMA, and announcements, of one warp that fetches 64 rows."""
     ptx, _ = compiled(one_tile, described(matrix(64, 256), [64, columns]), num_warps=1)
     return ptx.count("cp.async.bulk.tensor"), ptx.count("expect_tx")
 

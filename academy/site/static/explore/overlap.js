@@ -16,7 +16,7 @@ explorables.define("overlap", ({ Panel, clamp, plural, range, short }) => {
   function model(values, { steps }) {
     const { buffers, copy, latency, compute, time } = values
     const times = schedule(buffers, values, steps), end = times[steps - 1].done
-    const limits = { "the tensor cores": compute, "the copy unit": copy, "the buffers": (copy + latency + compute) / buffers }
+    const limits = { "the tensor cores": compute, "the TMA": copy, "the buffers": (copy + latency + compute) / buffers }
     const longest = Math.max(...Object.values(limits))
     const at = (from, to) => times.flatMap((each, k) => each[from] <= time && time < each[to] ? [k] : [])
     return {
@@ -36,7 +36,7 @@ explorables.define("overlap", ({ Panel, clamp, plural, range, short }) => {
       panel.box(x, y, width, LANE - 6, kind)
       if (words !== "" && width >= 9) panel.text(x + width / 2, y + 15, words, "tiny", "middle")
     }
-    const names = ["copy unit", "tensor cores", ...range(0, buffers).map(each => `buffer ${each}`)]
+    const names = ["TMA", "tensor cores", ...range(0, buffers).map(each => `buffer ${each}`)]
     names.forEach((name, lane) => panel.text(0, TOP + lane * LANE + 15, name, "small"))
     times.forEach(({ begins, sent, there, starts, done }, k) => {
       const lane = 2 + k % buffers
