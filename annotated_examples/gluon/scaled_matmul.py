@@ -237,10 +237,10 @@ def tiles_of(x, rows, columns):
 # Three groups or two? With scales of columns two, see above. Otherwise three overlap better. But their tiles are 192
 # rows high, and the last row of tiles, or the last wave of programs, may be emptier. So what counts is how many rows
 # the busiest SM computes.
-def groups_for(M, N, BLOCK_N, multiprocessors):
+def groups_for(M, N, BLOCK_N, sms):
     def rows_of_the_busiest(groups):
         tiles = triton.cdiv(M, ROWS * groups) * triton.cdiv(N, BLOCK_N)
-        return triton.cdiv(tiles, multiprocessors) * groups
+        return triton.cdiv(tiles, sms) * groups
 
     return 3 if rows_of_the_busiest(3) <= 1.15 * rows_of_the_busiest(2) else 2
 
@@ -254,9 +254,9 @@ def promoted_forward(
     checks.power_of_two(BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
     a, weight = aligned(a), aligned(b.t())
     (M, K), N, c = a.shape, len(weight), aligned_empty(a.shape[0], b.shape[1], out_dtype, a.device)
-    multiprocessors = programs(1 << 30, a.device.index)
+    sms = programs(1 << 30, a.device.index)
     columns = blocks and scale_b.shape[1] == N > 1
-    GROUPS = GROUPS or (2 if columns else groups_for(M, N, BLOCK_N, multiprocessors))
+    GROUPS = GROUPS or (2 if columns else groups_for(M, N, BLOCK_N, sms))
     # Shared memory holds 227 KB: a tile of sums for each group, and as many stages as fit beside it.
     step = (GROUPS * ROWS + BLOCK_N) * BLOCK_K
     STAGES = STAGES or (224 * 1024 - GROUPS * ROWS * BLOCK_N * out_dtype.itemsize) // step
@@ -265,7 +265,7 @@ def promoted_forward(
         (scale_a, 0, 0), (scale_b, 0, 0)
     )  # fmt: skip
     launch(
-        promoted_kernel, (min(tiles_m * tiles_n, multiprocessors),),
+        promoted_kernel, (min(tiles_m * tiles_n, sms),),
         (
             tiles_of(a, ROWS, BLOCK_K), tiles_of(weight, BLOCK_N, BLOCK_K), tiles_of(c, ROWS, BLOCK_N), s_a, s_b,
             None if bias is None else bias.contiguous(),

@@ -158,7 +158,7 @@ def softmax_and_tensor_cores():
     # starts one instruction per cycle.
     softmax = 350
     panels, busy = [], []
-    for title, programs in (("One program on a multiprocessor", 1), ("Two programs", 2)):
+    for title, programs in (("One program on an SM", 1), ("Two programs", 2)):
         spans = _in_turn(programs, (("Q Kᵀ", product), ("softmax", softmax), ("P V", product)) * 2)
         end = max(stop for *_, stop in spans)
         scale = 356 / max(end, 2 * (2 * product + softmax))

@@ -123,7 +123,7 @@ def waves():
         "waves",
         "Why can one program more cost as much as 132, and what helps?",
         f"Go from {card.SMS} programs to {card.SMS + 1}. Then try uneven programs, smaller pieces, and a persistent kernel.",
-        "Each column is a multiprocessor, time runs downwards. A model: a program takes 1, more or less by the jitter, and its start, in red, comes "
+        "Each column is an SM, time runs downwards. A model: a program takes 1, more or less by the jitter, and its start, in red, comes "
         "on top. The next program goes to the first place that is free. The places that the last wave leaves empty are called the "
         f"tail. A persistent kernel launches {card.SMS} programs, which start once; each takes every {card.SMS}nd tile, even where another is free sooner.",
         (
@@ -145,16 +145,16 @@ def latency():
     wanted = guide.in_flight(card.BANDWIDTH_TB_S * 1e12, 0.5e-6)[1]
     return moving(
         "latency",
-        "How can a multiprocessor with few warps use all of the memory's bandwidth?",
+        "How can an SM with few warps use all of the memory's bandwidth?",
         "Raise the warps until memory never pauses. Then get there with eight warps.",
-        f"A model of one multiprocessor: its share of {card.BANDWIDTH_TB_S} TB/s is {rate:.1f} bytes in a nanosecond. A warp asks for its loads at once, "
+        f"A model of one SM: its share of {card.BANDWIDTH_TB_S} TB/s is {rate:.1f} bytes in a nanosecond. A warp asks for its loads at once, "
         "waits until all have come, works, and begins again. With W warps, L loads of b bytes a thread and s = 32 b / "
         f"{rate:.1f} ns for each, memory is busy for W L s of (latency + (L − 1) s + work) ns: a warp's round. Little's law, "
         f"bandwidth × latency, {wanted / 1024:.1f} KiB for half a microsecond, is the least that has to be asked for. It is enough only if every "
         "byte that comes is asked for anew at once. Here a warp waits for its last load and works first, so it takes bandwidth × "
         "round. Shares are rounded down: memory that pauses at all is never at 100%.",
         (
-            Control("warps", "Warps on the multiprocessor", 12, 1, 64),
+            Control("warps", "Warps on the SM", 12, 1, 64),
             Control("loads", "Independent loads of a thread", 1, stops=(1, 2, 4, 8)),
             Control("size", "Bytes of a load, per thread", 16, stops=(4, 8, 16)),
             Control("latency", "Latency", 500, 300, 900, 50),
@@ -185,7 +185,7 @@ def occupancy():
     shared = 32
     return moving(
         "occupancy",
-        "How many programs fit on a multiprocessor, and what stops the next one?",
+        "How many programs fit on an SM, and what stops the next one?",
         "Raise the registers until one program less fits. Then make the shared memory decide.",
         "The shortest bar decides. An SM takes at most 32 programs, 64 warps, 65,536 registers and 228 KB of shared memory. The "
         f"system keeps 1 KB for each program: 228 KB hold {228 // (shared + 1)} programs of {shared} KB, not {228 // shared}.",

@@ -77,7 +77,7 @@ explorables.define("latency", ({ Panel, axes, bytes, clamp, plural, range }) => 
 
   function plot({ share: used, asked, least, needed, registers }, values, { rate }) {
     const panel = new Panel(392, "Share of the bandwidth, against warps")
-    const at = axes(panel, [44, 42, 296, 200], [0, 16, 32, 48, 64], [0, 0.5, 1], ["warps on the multiprocessor", ""])
+    const at = axes(panel, [44, 42, 296, 200], [0, 16, 32, 48, 64], [0, 0.5, 1], ["warps on the SM", ""])
     for (const loads of [1, 2, 4, 8]) {
       const points = range(0, SLOTS + 1).map(warps => at(warps, share({ ...values, loads, warps }, rate)))
       panel.line(points, loads === values.loads ? "curve b" : "curve rule")

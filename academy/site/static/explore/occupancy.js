@@ -28,5 +28,5 @@ explorables.define("occupancy", ({ Panel }) => ({
 
   words: ({ limits, fit, tightest, warps }) =>
     `Room for programs: ${Object.entries(limits).map(([name, room]) => `${room} by ${name}`).join(", ")}. ` +
-    `${tightest[0].toUpperCase()}${tightest.slice(1)} decides: ${fit} on a multiprocessor, ${warps} of 64 warps.`,
+    `${tightest[0].toUpperCase()}${tightest.slice(1)} decides: ${fit} on an SM, ${warps} of 64 warps.`,
 }))

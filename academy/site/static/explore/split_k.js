@@ -1,5 +1,5 @@
 // A thin product whose tiles of the result are shared by several programs: annotated_examples/gemlite/gemm_splitK.py.
-// `facts`: columns and K of the weight, the columns of a tile, multiprocessors.
+// `facts`: columns and K of the weight, the columns of a tile, SMs.
 explorables.define("split_k", ({ Panel, grouped, percent, plural, range }) => {
   const KINDS = ["a", "b", "g", "p"]
 
@@ -11,7 +11,7 @@ explorables.define("split_k", ({ Panel, grouped, percent, plural, range }) => {
   function panel({ tiles, programs, rounds, each, busy, time }, { split }, { K, sms }) {
     const drawn = new Panel(372, `SPLIT_K = ${split}: ${plural(programs, "program")} for ${tiles} tiles`)
     const wide = 330 / sms, left = 30, top = 44, high = 240
-    drawn.text(left, 37, `${sms} multiprocessors, side by side`, "tiny")
+    drawn.text(left, 37, `${sms} SMs, side by side`, "tiny")
     drawn.box(left, top, 330, high, "off")
     range(0, programs).forEach(pid => {
       const wave = Math.floor(pid / sms), part = Math.floor(pid / tiles)  // all tiles of one part of K come one after the other

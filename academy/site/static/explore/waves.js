@@ -1,4 +1,4 @@
-// Programs on 132 multiprocessors, one on each at a time. Model: a program takes its start and its work; the work is 1, more or less by
+// Programs on 132 SMs, one on each at a time. Model: a program takes its start and its work; the work is 1, more or less by
 // the jitter. The next program goes where a place becomes free. A persistent kernel starts once on each multiprocessor, and takes
 // every 132nd piece of the work.
 explorables.define("waves", ({ Panel, percent, plural, range }) => {
@@ -29,7 +29,7 @@ explorables.define("waves", ({ Panel, percent, plural, range }) => {
   function panel({ pieces, end, busy, rounds }, { programs, split, time }, { sms }) {
     const drawn = new Panel(372, `${plural(programs, "program")}${split > 1 ? `, each cut in ${split}` : ""}`)
     const wide = 330 / sms, left = 30, top = 42, longest = SCALES.find(scale => end <= scale), high = 300 / longest, now = Math.min(time / 100, end)
-    drawn.text(left, 36, `${sms} multiprocessors, side by side`, "tiny")
+    drawn.text(left, 36, `${sms} SMs, side by side`, "tiny")
     drawn.box(left, top, 330, high * end, "off")
     const kinds = ["a", "b", "g", "p"], turn = Array(sms).fill(0)
     for (const { place, from, begins, until } of pieces) {
@@ -55,7 +55,7 @@ explorables.define("waves", ({ Panel, percent, plural, range }) => {
     highest: (values, facts) => ({ time: Math.ceil(20 * model(values, facts).end) * 5 }),
     names: { jitter: share => `± ${share}%`, start: share => `${share}%`, time: time => (time / 100).toFixed(2) },
     words({ end, work, busy, rounds, count, first }, { persistent }, { sms }) {
-      return `${plural(count, "piece")} of work on ${sms} multiprocessors${persistent ? ", persistent" : ""}: ${plural(rounds, "wave")}, done after ${end.toFixed(2)}. ` +
+      return `${plural(count, "piece")} of work on ${sms} SMs${persistent ? ", persistent" : ""}: ${plural(rounds, "wave")}, done after ${end.toFixed(2)}. ` +
         `Shared evenly, the work would take ${(work / sms).toFixed(2)}. ${percent(busy)} of the places are busy` +
         (first < end - 1e-9 ? `. The first multiprocessor to run out of work does so after ${first.toFixed(2)}.` : ".")
     },
