@@ -16,6 +16,8 @@ PYTEST_WORKERS ?= auto
 CONSTRAINTS = constraints/torch-$(TORCH).txt
 SETUP   = $(PYTHON) academy/command/setup_environment.py $(VENV) --torch $(TORCH) $(if $(CPU),--cpu)
 UV      = uv==0.13.9
+# Hundreds of processes import the same files. Where this is set, each of them would compile every file again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: serve site site-check test test-as-another-cpu check bench constraints clean other-torch
 .DELETE_ON_ERROR:

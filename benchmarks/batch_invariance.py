@@ -9,19 +9,13 @@ that over the first, and how many of the row's elements have other bits than amo
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
-
-from academy.runtime import device  # noqa: E402  before anything imports triton
-from academy.bench import experiment  # noqa: E402
-from academy.runtime.timing import Gpu  # noqa: E402
+from academy.runtime import device  # before anything imports triton
+from academy.bench import experiment
+from academy.runtime.timing import Gpu
 
 NAME = "batch_invariance"
 #: Rows of a product, and sequences of a decoding step; the row that is compared is the first.

@@ -26,22 +26,20 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from academy.runtime import device  # before anything imports triton
+from academy.bench import experiment, ladder_run
+from academy.book import syntax
+from academy.compiler import tuning
+from academy.judge import public, sanitizers, verdict
+from academy.judge.sanitized import bits
+from academy.judge.subject import Subject
+from academy.judge.trials import Plan, Trial
+from academy.judge.trying import Attempt
+from academy.results import ladder
+
 ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
-
-from academy.runtime import device  # noqa: E402  before anything imports triton
-from academy.bench import experiment, ladder_run  # noqa: E402
-from academy.book import syntax  # noqa: E402
-from academy.compiler import tuning  # noqa: E402
-from academy.judge import public, sanitizers, verdict  # noqa: E402
-from academy.judge.sanitized import bits  # noqa: E402
-from academy.judge.subject import Subject  # noqa: E402
-from academy.judge.trials import Plan, Trial  # noqa: E402
-from academy.judge.trying import Attempt  # noqa: E402
-from academy.results import ladder  # noqa: E402
 
 NAME = "fpsan"
 #: Ladder -> odd sizes and whole ones, as far as all of its rungs take them.

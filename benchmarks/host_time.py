@@ -20,17 +20,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
+from academy.runtime import device, launch  # before anything imports triton
+from academy.bench import experiment, operation, run
+from academy.book import layout
+from academy.judge import public
+from academy.runtime.timing import Gpu
+
 ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
-
-from academy.runtime import device, launch  # noqa: E402  before anything imports triton
-from academy.bench import experiment, operation, run  # noqa: E402
-from academy.book import layout  # noqa: E402
-from academy.judge import public  # noqa: E402
-from academy.runtime.timing import Gpu  # noqa: E402
 
 
 # --8<-- [start:clock]

@@ -23,20 +23,18 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from academy.runtime import device  # before anything imports triton
+from academy.bench import experiment
+from academy.book import layout
+from academy.judge import public, sanitizers, subject
+from academy.judge.findings import Remark, Skipped, Wrong
+from academy.judge.trials import ON_A_CARD, Plan
+from academy.judge.trying import file_of
+from academy.results import figures
+
 ROOT = Path(__file__).resolve().parents[1]
-if __name__ == "__main__":  # run as a script: make the repository importable
-    sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
-
-from academy.runtime import device  # noqa: E402  before anything imports triton
-from academy.bench import experiment  # noqa: E402
-from academy.book import layout  # noqa: E402
-from academy.judge import public, sanitizers, subject  # noqa: E402
-from academy.judge.findings import Remark, Skipped, Wrong  # noqa: E402
-from academy.judge.trials import ON_A_CARD, Plan  # noqa: E402
-from academy.judge.trying import file_of  # noqa: E402
-from academy.results import figures  # noqa: E402
 
 NAME = "sanitizers"
 #: First what has met a sanitizer's doubt before, or didn't end.
