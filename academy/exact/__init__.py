@@ -27,6 +27,7 @@ every element. With exp, log and √, which have no identities but their own, it
 - modulo p^k, exp is a polynomial of degree k - 1, and tanh x, exp(x) - 1 and differences of softmax's weights are
   divisible by p. A term with 18 such factors is 0 modulo all four primes. (In floats it need not be small.)
 - where 0 stands for something, as -1e30 for -∞: a number that is 0 in float32 may be 0 here;
+- the sign of a root follows the float: each number has two, and that one is taken with which both sides agree;
 - logarithms are compared without their turn: of y and -y the logarithm is the same. (In floats one is NaN.)
 - where an operation has no rule, an element is not decided (NAR), and what was lost is counted. Nothing decided is not
   "equal", and with something lost a difference is not a refusal.

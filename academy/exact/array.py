@@ -6,6 +6,8 @@ gives the result's residues. What depends on an order (which is larger? is it 0?
 - `exp` that is 0 in float32 has residue 0, on either side: so -1e30 does as minus infinity.
 - `sqrt` of what is exactly a square, as in √64 and √(x²), is what the floats say, where that agrees with the rule of
   `residues.root`; else it is no residue modulo that prime. (Both hold only where that root is a square itself.)
+- Each number has two roots, and which one is taken can't hang together: of √(a²b) = a√b, one side may have the other
+  sign where a > 0 is no square modulo p. So `other_roots` takes the others, and who compares asks for both.
 - `exp2` of a whole number is a power of two, and `log2` of that one is whole.
 - `erf` and its inverse have no identities here: each is a random odd function of the residue.
 - What is rounded, compared or counted (`floor`, `round`, `sign`) is a choice: its residue is that of the result.
@@ -13,7 +15,8 @@ gives the result's residues. What depends on an order (which is larger? is it 0?
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -88,8 +91,22 @@ def _log2(floats: np.ndarray, x: Numbers) -> np.ndarray:
     return np.where(power, r.whole(n - 1), out)
 
 
+_OTHER_ROOTS: list[bool] = []
+
+
+@contextlib.contextmanager
+def other_roots() -> Iterator[None]:
+    """While this lasts, the root of a number is the one that is no square."""
+    _OTHER_ROOTS.append(True)
+    try:
+        yield
+    finally:
+        _OTHER_ROOTS.pop()
+
+
 def _sqrt(floats: np.ndarray, x: Numbers) -> np.ndarray:
     out, seen = r.root(x.residues), r.embed(floats)
+    out = r.minus(out) if _OTHER_ROOTS else out
     out = np.where((r.mul(seen, seen) == x.residues) & (seen != out), r.NAR, out)
     return choose(floats == 0, U(0), out) if (floats == 0).any() else out
 

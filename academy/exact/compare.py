@@ -13,7 +13,9 @@ from unittest import mock
 import numpy as np
 import torch
 
+from academy.exact import array
 from academy.exact import residues as r
+from academy.exact.array import Numbers
 from academy.exact.memory import Memory
 from academy.exact.torch import Carrier, carrying
 from academy.exact.triton import Atoms, Following, following
@@ -65,14 +67,47 @@ def compared(ours: np.ndarray, theirs: np.ndarray) -> Verdict:
     if ours.shape != theirs.shape:
         raise ValueError(f"a result of shape {ours.shape[:-1]} is compared with one of shape {theirs.shape[:-1]}")
     unknown = (ours == r.NAR) | (theirs == r.NAR)
-    special = r.marked(ours) | r.marked(theirs)
-    same = np.where(special, ours == theirs, (ours & r.NUMBER) % r.COMPARED == (theirs & r.NUMBER) % r.COMPARED)
-    wrong, mask = (~same & ~unknown).any(-1), (~unknown).any(-1)
+    wrong, mask = (~_equal(ours, theirs) & ~unknown).any(-1), (~unknown).any(-1)
     primes = tuple(p for p, some in zip(r.PRIMES, (~unknown).reshape(-1, r.COUNT).any(0)) if some)
     if not wrong.any():
         return Verdict(True if mask.any() else None, mask, primes)
     where = np.unravel_index(int(wrong.reshape(-1).argmax()), wrong.shape)
     return Verdict(False, mask, primes, tuple(map(int, where)))
+
+
+def _equal(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    special = r.marked(ours) | r.marked(theirs)
+    return np.where(special, ours == theirs, (ours & r.NUMBER) % r.COMPARED == (theirs & r.NUMBER) % r.COMPARED)
+
+
+def _with_the_signs_of(
+    theirs: Mapping[str, Numbers], ours: Mapping[str, Numbers], other: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Our residues, each with that sign of its roots that theirs have, if the floats are near each other: so a sign
+    that is wrong stays wrong.
+
+    Modulo one prime a row's root may have the same sign on both sides, and another row's not. Then what is neither, may
+    be a sum over such rows, and is no residue modulo that prime.
+
+    Args:
+        theirs, ours: results by name. other: our residues with the other roots.
+    """
+    same = {name: _equal(each.residues, theirs[name].residues) for name, each in ours.items()}
+    others_same = {name: _equal(each, theirs[name].residues) for name, each in other.items()}
+
+    def somewhere(some: Mapping[str, np.ndarray], rather: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Modulo which primes an element is the same with these roots, and not with those."""
+        return np.any([(some[name] & ~rather[name]).reshape(-1, r.COUNT).any(0) for name in ours], 0)
+
+    varying, out = somewhere(same, others_same) & somewhere(others_same, same), {}
+    for name, (floats, residues) in ours.items():
+        with np.errstate(all="ignore"):
+            away, size = np.abs(floats - theirs[name].floats), np.abs(theirs[name].floats)
+            near = away <= (size + np.sqrt(np.mean(size * size))) / 32
+        known = same[name] | r.marked(residues)
+        made = np.where(varying & ~known & ~others_same[name], r.NAR, residues)
+        out[name] = np.where(others_same[name] & ~known & near[..., None], other[name], made)
+    return out
 
 
 @dataclass
@@ -147,11 +182,34 @@ class Session:
             found["memory written unseen"] = self.memory.unseen
         return found
 
-    def compare(self, ours: torch.Tensor, theirs: torch.Tensor | np.ndarray) -> Verdict:
-        """Whether two tensors are the same function of what they were made of; the second one may be residues. With
-        something lost on the way, a difference says nothing."""
-        residues = self.of(theirs) if isinstance(theirs, torch.Tensor) else theirs
-        made = compared(self.of(ours), residues)
+    def numbers(self, tensor: torch.Tensor) -> Numbers:
+        """A tensor's floats, in float64, and its residues."""
+        return Numbers(tensor.detach().double().numpy(), self.of(tensor))
+
+    def compare(self, ours: torch.Tensor, theirs: torch.Tensor) -> Verdict:
+        """Whether two tensors are the same function of what they were made of. With something lost on the way, a
+        difference says nothing."""
+        return self._told(compared(self.of(ours), self.of(theirs)))
+
+    def compare_each(
+        self,
+        ours: Mapping[str, torch.Tensor],
+        theirs: Mapping[str, Numbers],
+        again: Callable[[], Mapping[str, torch.Tensor]],
+    ) -> dict[str, Verdict]:
+        """As `compare`, of several results by name. again: makes ours once more. It is called where one differs, to
+        see what the other signs of the roots make of it."""
+        mine = {name: self.numbers(each) for name, each in ours.items()}
+        made = {name: compared(each.residues, theirs[name].residues) for name, each in mine.items()}
+        if any(each.same is False for each in made.values()) and not self.lost:
+            with array.other_roots():
+                others = again()
+                other = {name: self.of(others[name]) for name in mine}
+            signed = _with_the_signs_of(theirs, mine, other)
+            made = {name: compared(each, theirs[name].residues) for name, each in signed.items()}
+        return {name: self._told(each) for name, each in made.items()}
+
+    def _told(self, made: Verdict) -> Verdict:
         return replace(made, same=None) if made.same is False and self.lost else made
 
 

@@ -17,7 +17,7 @@ from academy.command import trouble
 from academy.judge import elements
 
 if TYPE_CHECKING:
-    from academy.exact import Session, Verdict
+    from academy.exact import Verdict
     from academy.exercises.questions import Questions
 
 #: Of each function so many cases are tried, whose arguments have at least and at most so many numbers.
@@ -76,15 +76,9 @@ def _compared(questions: Questions, function: str, arguments: tuple, want: Any, 
     from academy.exact import without_rounding
 
     doubles = elements.in_float64(dict(enumerate(arguments)), codes=True).values()
+    tuples = lambda value: value if isinstance(value, tuple) else (value,)  # noqa: E731
+    call = lambda: dict(zip(names, tuples(questions.answer.call(function, arguments))))  # noqa: E731
     with without_rounding() as session:
-        ours = questions.answer.call(function, arguments)
-        theirs = want(*doubles)
-        pairs = zip(names, *(each if isinstance(each, tuple) else (each,) for each in (ours, theirs)))
-        return {name: _of_two(session, a, b) for name, a, b in pairs if elements.floating(a) and a.shape == b.shape}
-
-
-def _of_two(session: Session, ours: torch.Tensor, theirs: torch.Tensor) -> Verdict:
-    """A root has two signs, and √(a²b) may be -a√b where a isn't a square modulo a prime. The floats have the right
-    sign already, so where results differ, their squares are compared."""
-    found = session.compare(ours, theirs)
-    return session.compare(ours * ours, theirs * theirs) if found.same is False else found
+        ours, theirs = call(), dict(zip(names, tuples(want(*doubles))))
+        ours = {name: a for name, a in ours.items() if elements.floating(a) and a.shape == theirs[name].shape}
+        return session.compare_each(ours, {name: session.numbers(theirs[name]) for name in ours}, again=call)

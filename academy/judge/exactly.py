@@ -30,15 +30,18 @@ def exactly(attempt: Attempt) -> None:
 
     def once(number: int) -> tuple[dict[str, Verdict], dict[str, int]]:
         one = attempt.varied(seed=attempt.trial.seed + number)
-        inputs, made = one.inputs(), dict[str, Verdict]()
+        inputs = one.inputs()
         doubled = {name: value.double() if elements.floating(value) else value for name, value in inputs.items()}
         with without_rounding(atoms) as session:
             ours, upstreams = one.results(subject.function, inputs)
             theirs, _ = one.results(subject.reference, doubled, upstreams or None)
-            for name, value in ours.items():
-                other = theirs.get(name)
-                if elements.floating(value) and torch.is_tensor(other) and value.shape == other.shape:
-                    made[name] = session.compare(value, other)
+            pairs = {name: (value, theirs.get(name)) for name, value in ours.items() if elements.floating(value)}
+            both = {name: b for name, (a, b) in pairs.items() if torch.is_tensor(b) and a.shape == b.shape}
+            made = session.compare_each(
+                {name: ours[name] for name in both},
+                {name: session.numbers(value) for name, value in both.items()},
+                again=lambda: one.results(subject.function, inputs, upstreams or None)[0],
+            )
         return made, session.lost
 
     found = over_draws(once, DRAWS)

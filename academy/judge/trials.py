@@ -225,8 +225,11 @@ class Plan:
 
     def _exact(self) -> Iterator[Trial]:
         """No size that a prime of `academy.exact` divides, and none beyond 22: a softmax of n columns has a denominator
-        that is n modulo each of them."""
-        sizes = self.chosen({dim: (5, 19, 17, 10, 13)[place % 5] for place, dim in enumerate(self.subject.dims)})
+        that is n modulo each of them. Few rows: half of all numbers have no root modulo a prime, and a sum over rows is
+        decided where each row's has one."""
+        dims = self.subject.dims
+        several = (2, 19, 17, 10, 13) if len(dims) > 1 else (19,)
+        sizes = self.chosen({dim: several[place % 5] for place, dim in enumerate(dims)})
         for options in self.subject.combinations():
             said = ", ".join(f"{name}={value!r}" for name, value in options.items())
             yield self.trial(said or "as it is", sizes, options=tuple(options.items()), how="exactly")

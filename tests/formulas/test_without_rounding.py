@@ -94,6 +94,9 @@ $$LEFT = RIGHT$$
         (r"\sum_i \operatorname{softmax}(x)_i", "1 + 0.0000000000001", "another function: element () differs"),
         (r"\cos(2 s)", r"1 - 2 \sin^2(s)", ""),
         (r"\frac{\partial}{\partial s}\left(\tanh(s)\right)", r"1 - 1.0000002 \tanh^2(s)", "another"),
+        (r"\sqrt{9 (x_i^2 + 2)}", r"3 \sqrt{x_i^2 + 2}", ""),  # 3 is no square modulo 7
+        (r"\sqrt{9 (x_i^2 + 2)}", r"-3 \sqrt{x_i^2 + 2}", "another"),
+        (r"\sqrt{9 (x_i^2 + 2)} + s", r"3.0000002 \sqrt{x_i^2 + 2} + s", "another"),
         (r"\operatorname{erf}(s)", r"1.0000002 \operatorname{erf}(s)", "another"),
     ],
 )

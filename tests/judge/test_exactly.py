@@ -66,6 +66,16 @@ def right_reference(x):
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)
 
 
+def scaled(x, weight, bias):
+    m = x.abs().SIZE(-1, keepdim=True)
+    s = x / m
+    return s * torch.rsqrt((s * s).mean(-1, keepdim=True) + EPS / (m * m)) * weight + bias
+
+
+def scaled_reference(x, weight, bias):
+    return right_reference(x) * weight + bias
+
+
 by_newton_reference = faulty_reference = right_reference
 
 
@@ -73,7 +83,9 @@ def unknown_reference(x):
     return torch.special.i0(x)
 
 
-INPUTS = {"x": "rows cols"}
+ROWS = {"x": "rows cols"}
+INPUTS = {"right": ROWS, "by_newton": ROWS, "faulty": ROWS, "unknown": ROWS}
+INPUTS["scaled"] = {**ROWS, "weight": "cols", "bias": "cols"}
 """
 #: Each moves a result by less than 1e-6 of itself.
 FAULTS = {
@@ -101,9 +113,9 @@ def trial_of(path, name, **said):
     return attempt(subject, trial)
 
 
-def written(folder, fault="x", atoms=""):
+def written(folder, fault="x", atoms="", size="amax", eps="1e-5"):
     path = folder / "mine.py"
-    path.write_text(FILE.replace("FAULT", fault) + atoms)
+    path.write_text(FILE.replace("FAULT", fault).replace("SIZE", size).replace("EPS", eps) + atoms)
     return path
 
 
@@ -134,6 +146,16 @@ def exact_trials(path):
 
 def test_the_right_kernel_is_right(tmp_path):
     assert trial_of(written(tmp_path), "right").state == "right"
+
+
+@pytest.mark.parametrize("size", ["amax", "sum"])
+def test_a_kernel_that_scales_its_rows_before_a_root_is_right(tmp_path, size):
+    """√(a²b) = a√b for a > 0, also if a is no square modulo some prime; in a gradient that adds up rows, too."""
+    outcome = trial_of(written(tmp_path, size=size), "scaled")
+    assert outcome.state == "right", outcome.message
+    (tmp_path / "wrong").mkdir()
+    outcome = trial_of(written(tmp_path / "wrong", size=size, eps="1.0001e-5"), "scaled")
+    assert outcome.state == "wrong", outcome.message
 
 
 def test_an_approximation_is_named(tmp_path):

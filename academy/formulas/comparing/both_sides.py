@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+
+import torch
 
 from academy.book.problems import Problem
 from academy.exact.compare import EXPLAINED, Verdict, without_rounding
 from academy.formulas.comparing import equations
-from academy.formulas.reading.page import Page
+from academy.formulas.meaning.environment import Environment
+from academy.formulas.reading.page import Page, Step
 
 #: Random points with the same lengths, and how often these change: the roots of three rows are easier to have than
 #: those of seven.
@@ -65,13 +69,20 @@ def _at_a_point(page: Page, seed: int, lengths: dict[str, int], equalities: list
             here = [each for each in equalities if each.step == at]
             with page.placed(step.block):
                 env.enter(step)
-                values, mask = equations.everything(step.equation, env)[2:] if here else ([], None)
-            for each in here:
-                sides = values[each.place : each.place + 2]
-                sides = sides if mask is None else [side[mask] for side in sides]
-                made = session.compare(*sides)
-                each.verdict = each.verdict.with_another(made) if each.verdict else made
+                sides = partial(_sides, step, env) if here else dict
+                values = sides()
+            ours = {str(each.place): values[str(each.place)] for each in here}
+            theirs = {str(each.place): session.numbers(values[str(each.place + 1)]) for each in here}
+            made = session.compare_each(ours, theirs, again=sides)
+            for each, verdict in zip(here, made.values()):
+                each.verdict = each.verdict.with_another(verdict) if each.verdict else verdict
                 each.lost = ", ".join(session.lost)
+
+
+def _sides(step: Step, env: Environment) -> dict[str, torch.Tensor]:
+    """Each side of a step's equation by its number, where its condition holds."""
+    values, mask = equations.everything(step.equation, env)[2:]
+    return {str(place): side if mask is None else side[mask] for place, side in enumerate(values)}
 
 
 def problems(page: Page, found: Iterable[Equality]) -> list[Problem]:
