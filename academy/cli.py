@@ -231,7 +231,7 @@ def _check(arguments: argparse.Namespace) -> int:
     number = len(set(found))
     verdict = {0: "all is well", 1: "1 problem"}.get(number, f"{number} problems")
     notes = result.notes[:1] if found else result.notes
-    print(*filter(None, notes), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")
+    print(*filter(None, dict.fromkeys(notes)), f"{verdict} ({time.perf_counter() - start:.1f} s)", sep="\n")
     return status
 
 

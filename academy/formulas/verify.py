@@ -17,7 +17,7 @@ from academy.book.problems import Problem
 from academy.command.progress import counting
 from academy.files import cache, dependencies
 from academy.formulas.cases import Comparison
-from academy.formulas.comparing import case_reader, citations, coverage, equations, kernels
+from academy.formulas.comparing import citations, coverage, decided, equations, kernels
 from academy.formulas.comparing.result import Result
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
@@ -41,7 +41,7 @@ def run(files: Iterable[Path] | None = None, beside: Iterable[Callable[[], Resul
     project = Project.here()
     chosen = None if files is None else [Path(file).resolve() for file in files]
     pages, errors = project.pages()
-    found, faults = declared(project, pages)
+    found, faults = coverage.declared(project, pages)
     wanted = [page for page in pages if chosen is None or _touches(page, found, chosen, project)]
     shown = None if chosen is None else {str(page.path) for page in wanted} | {str(project.shown(p)) for p in chosen}
     wrong = [error.problem for error in errors] + faults
@@ -73,33 +73,6 @@ def syntax_errors(files: Iterable[Path] | None = None) -> list[Problem]:
     paths = [path for path in (everything if files is None else files) if path.suffix == ".py"]
     found = [syntax.problem(path.read_text("utf-8"), str(project.shown(path))) for path in paths]
     return [problem for problem in found if problem]
-
-
-def declared(project: Project, pages: list[Page]) -> tuple[dict[Path, list[Comparison]], list[Problem]]:
-    """The cases of each page that some file of an operation names, and what is wrong with them before they are run."""
-    found: dict[Path, list[Comparison]] = {}
-    problems: list[Problem] = []
-    owners: dict[str, Path] = {}
-    files = {path: facts.derivation(path) for path in project.case_files()}
-    for page in pages:
-        wrong, mine = list[Problem](), [path for path, name in files.items() if name == page.path.stem]
-        for file in mine:
-            cases, mistakes = case_reader.read(file, project.shown(file), page, project.has_module)
-            found.setdefault(page.path, []).extend(cases)
-            wrong += mistakes
-        # A case that can't be read would make each of its tags one more problem.
-        problems += wrong or (coverage.uncompared_tags(page, found[page.path]) if mine else [])
-        for tag, steps in page.tags().items():
-            if owners.setdefault(tag, page.path) != page.path:
-                message = f"tag {tag} is also on {owners[tag]}: a tag has one home"
-                problems.append(Problem.at(page.path, page.text, steps[0].pos, message))
-    known = {path.stem for path in project.derivations()}
-    for path, name in files.items():
-        if name not in known:
-            text = path.read_text("utf-8")
-            message = f"there is no derivation backprop_math/{name}.md" if name else "DERIVATION names no page"
-            problems.append(Problem.on(project.shown(path), text, syntax.line_of(text, "DERIVATION"), message))
-    return found, problems
 
 
 def _touches(page: Page, found: dict, chosen: list[Path], project: Project) -> bool:
@@ -135,10 +108,12 @@ def _decides(what: Page | list[Comparison], project: Project) -> list:
     code = {name for text in texts.values() for name in dependencies.of_academy(text)}
     machine = "interpreter" if INTERPRET else torch.cuda.get_device_name()
     made_by = dependencies.made_by(__name__, "academy.gluon.simulator", *sorted(code))
-    return [str(page.path), page.text, texts, made_by, sys.version_info[:2], machine]
+    comparisons = what if isinstance(what, list) else []
+    kept = [decided.kept_of_page(page, project.root), *(decided.kept_of_case(c, project.root) for c in comparisons)]
+    return [str(page.path), page.text, texts, made_by, kept, sys.version_info[:2], machine]
 
 
-def _equations(page: Page, _: Project) -> Result:
+def _equations(page: Page, project: Project) -> Result:
     from academy.formulas.comparing import both_sides  # lazy: it needs triton
 
     torch.set_num_threads(1)
@@ -148,6 +123,8 @@ def _equations(page: Page, _: Project) -> Result:
         result.problems += both_sides.problems(page, found)
         result.notes += both_sides.undecided(page, found)
         result.counts["equal"] += sum(each.settled for each in found)
+        if decided.page_as_kept(page, found) != decided.kept_of_page(page, project.root):
+            result.notes.append(decided.stale(page))
     return result
 
 
@@ -172,4 +149,6 @@ def _kernels(comparisons: list[Comparison], project: Project) -> Result:
             outcome = exactly.run(comparison, module, known)
             result.problems += outcome.problems()
             result.counts[outcome.kind] += 1
+            if decided.case_as_kept(outcome) != decided.kept_of_case(comparison, project.root):
+                result.notes.append(decided.stale(comparison.page))
     return result

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from academy.book import facts
-from academy.formulas import Page, cases, verify
-from academy.formulas.comparing import case_reader
+from academy.formulas import Page, cases
+from academy.formulas.comparing import case_reader, coverage
 from academy.formulas.project import Project
 
 PROJECT = Project.here(Path(__file__))
@@ -169,7 +169,7 @@ def test_every_keyword_is_described():
 # ---------------------------------------------------------------- the files of this project
 def test_case_files_and_derivations():
     pages, _ = PROJECT.pages()
-    found, problems = verify.declared(PROJECT, pages)
+    found, problems = coverage.declared(PROJECT, pages)
     assert not problems, "\n".join(map(str, problems))
     assert {path.stem for path in found} == {facts.derivation(path) for path in PROJECT.case_files()}
 
@@ -178,7 +178,7 @@ def test_a_case_file_without_its_derivation(tmp_path):
     for folder in ("backprop_math", "annotated_examples", "operations"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "operations/none.py").write_text(FILE + '\n\nDERIVATION = "none"\n')
-    _, (problem,) = verify.declared(Project(tmp_path), [])
+    _, (problem,) = coverage.declared(Project(tmp_path), [])
     assert str(problem).startswith("operations/none.py:29:1: there is no derivation backprop_math/none.md")
 
 
@@ -188,13 +188,12 @@ def test_cases_are_read_where_triton_is_missing():
 import sys
 sys.modules["triton"] = None
 from academy.formulas import cases, reports
-from academy.formulas import verify
 from academy.formulas.comparing import coverage, kernels
 from academy.formulas.mutation import engine
 from academy.formulas.project import Project
 project = Project.here()
 pages, _ = project.pages()
-found, _ = verify.declared(project, pages)
+found, _ = coverage.declared(project, pages)
 assert found and reports.sources("backprop_math/softmax.md", project.root)[1:]
 for path in project.case_files():
     assert cases.load(path)

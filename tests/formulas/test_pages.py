@@ -8,9 +8,9 @@ import pytest
 
 from academy.book import layout, syntax
 from academy.formulas.comparing import coverage, equations, kernels
+from academy.formulas.comparing.coverage import declared
 from academy.formulas.mutation import engine
 from academy.formulas.project import Project
-from academy.formulas.verify import declared
 
 PROJECT = Project.here()
 PAGES, ERRORS = PROJECT.pages()

@@ -207,7 +207,7 @@ def test_a_change_of_what_a_comparison_is_made_of_is_looked_at(file, tmp_path, m
         project = Project(tmp_path)
         page = project.page(tmp_path / "backprop_math/softmax.md")
         dependencies.made_of.cache_clear(), dependencies._made_by.cache_clear()
-        return verify._decides(verify.declared(project, [page])[0][page.path], project)
+        return verify._decides(coverage.declared(project, [page])[0][page.path], project)
 
     before = decides()
     assert decides() == before
@@ -317,12 +317,12 @@ def small(tmp_path):
     (tmp_path / "annotated_examples/tutorials/m.py").write_text(MODULE)
 
     def declared(call: str, derivation: str = DERIVATION):
-        from academy.formulas import verify
+        from academy.formulas.comparing import coverage
 
         (tmp_path / "backprop_math/d.md").write_text(derivation)
         (tmp_path / "operations/d.py").write_text(CASE.replace("CALL", call))
         project = Project(tmp_path)
-        found, problems = verify.declared(project, project.pages()[0])
+        found, problems = coverage.declared(project, project.pages()[0])
         return project, found[Path("backprop_math/d.md")], problems
 
     return declared

@@ -9,17 +9,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from academy.formulas import cases
-from academy.formulas.comparing import both_sides, decided, exactly
+from academy.formulas import cases, verify
+from academy.formulas.comparing import both_sides, coverage, decided, exactly
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page
-from academy.formulas.verify import declared
 
 pytestmark = pytest.mark.interpreted
 
 PROJECT = Project.here()
 PAGES = PROJECT.pages()[0]
-CASES = [comparison for found in declared(PROJECT, PAGES)[0].values() for comparison in found]
+CASES = [comparison for found in coverage.declared(PROJECT, PAGES)[0].values() for comparison in found]
 #: What the formulas of a case give, for its other modules.
 KNOWN: dict = {}
 MOST_LISTED = 30
@@ -73,6 +72,37 @@ def test_a_page_that_has_changed_says_nothing_of_its_equations():
     assert count > 100 and primes == (3, 7, 11, 23)
     assert not decided.of_steps(Page(page.path, page.text + "\n"), PROJECT.root)
     assert decided.said((1368, (3, 23))) == "all 1,368 elements, modulo powers of 3 and 23"
+
+
+@pytest.fixture
+def stale(tmp_path, monkeypatch):
+    """The file, of a time before a page and a case were changed, and another case was taken away."""
+    old = {kind: dict(entries) for kind, entries in KEPT.items()}
+    old["pages"]["vector_add"] = {**old["pages"]["vector_add"], "text": "of another page"}
+    old["cases"]["tutorials.vector_add: vector_add"] = [1, [3]]
+    old["cases"]["tutorials.vector_add: gone"] = [1, [3]]
+    monkeypatch.setattr(decided, "FILE", tmp_path / "decided.json")
+    decided.FILE.write_text(json.dumps(old))
+    return decided.FILE
+
+
+def test_a_check_tells_that_what_pages_say_is_older(stale):
+    (page,) = (page for page in PAGES if page.path.stem == "vector_add")
+    mine = [each for each in CASES if each.page.path == page.path and not each.listed]
+    for part, what in ((verify._equations, page), (verify._kernels, mine)):
+        found = part(what, PROJECT)
+        assert (
+            not found.problems and found.notes == [decided.stale(page)] and "decided vector_add renews it" in str(found)
+        )
+    (other,) = (page for page in PAGES if page.path.stem == "tile_copy")
+    assert not verify._equations(other, PROJECT).notes
+
+
+def test_one_page_is_renewed_and_the_rest_stays(stale):
+    with pytest.raises(ValueError, match="no derivation backprop_math/vectoradd.md"):
+        decided.renew(["vectoradd"])
+    decided.renew(["vector_add"])
+    assert json.loads(stale.read_text()) == KEPT
 
 
 SMALL = r"""---

@@ -30,8 +30,7 @@ import torch
 
 from academy.runtime import device  # before anything imports triton
 from academy.compiler import tuning
-from academy.formulas import verify
-from academy.formulas.comparing import exactly, kernels
+from academy.formulas.comparing import coverage, exactly, kernels
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants, process, public
 from academy.judge.mutants import Mutant, code_of, mutated, upon
@@ -90,7 +89,7 @@ def ladders() -> list[str]:
 @cache
 def cases() -> list:
     project = Project.here()
-    return [each for found in verify.declared(project, project.pages()[0])[0].values() for each in found]
+    return [each for found in coverage.declared(project, project.pages()[0])[0].values() for each in found]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Tags and kernels matched both ways: each tag has a kernel that is compared with it, each public function its tags."""
+"""The cases of pages. Each tag has a kernel that is compared with it, each public function has its tags."""
 
 from __future__ import annotations
 
@@ -6,12 +6,40 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
-from academy.book import layout, syntax
+from academy.book import facts, layout, syntax
 from academy.book.problems import Problem
 from academy.formulas.cases import Comparison
+from academy.formulas.comparing import case_reader
 from academy.formulas.project import Project
 from academy.formulas.reading.page import Page, Step
 from academy.formulas.reading.tree import mentioned
+
+
+def declared(project: Project, pages: list[Page]) -> tuple[dict[Path, list[Comparison]], list[Problem]]:
+    """The cases of each page that some file of an operation names, and what is wrong with them before they are run."""
+    found: dict[Path, list[Comparison]] = {}
+    problems: list[Problem] = []
+    owners: dict[str, Path] = {}
+    files = {path: facts.derivation(path) for path in project.case_files()}
+    for page in pages:
+        wrong, mine = list[Problem](), [path for path, name in files.items() if name == page.path.stem]
+        for file in mine:
+            cases, mistakes = case_reader.read(file, project.shown(file), page, project.has_module)
+            found.setdefault(page.path, []).extend(cases)
+            wrong += mistakes
+        # A case that can't be read would make each of its tags one more problem.
+        problems += wrong or (uncompared_tags(page, found[page.path]) if mine else [])
+        for tag, steps in page.tags().items():
+            if owners.setdefault(tag, page.path) != page.path:
+                message = f"tag {tag} is also on {owners[tag]}: a tag has one home"
+                problems.append(Problem.at(page.path, page.text, steps[0].pos, message))
+    known = {path.stem for path in project.derivations()}
+    for path, name in files.items():
+        if name not in known:
+            text = path.read_text("utf-8")
+            message = f"there is no derivation backprop_math/{name}.md" if name else "DERIVATION names no page"
+            problems.append(Problem.on(project.shown(path), text, syntax.line_of(text, "DERIVATION"), message))
+    return found, problems
 
 
 def uncompared_tags(page: Page, comparisons: list[Comparison]) -> list[Problem]:

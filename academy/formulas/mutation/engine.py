@@ -24,9 +24,8 @@ from academy.book import reviewed
 from academy.book.problems import PageError, Problem, report
 from academy.command import trouble
 from academy.command.progress import bar
-from academy.formulas import verify
 from academy.formulas.cases import Comparison
-from academy.formulas.comparing import equations, kernels
+from academy.formulas.comparing import coverage, equations, kernels
 from academy.formulas.mutation import equations as formula_mutants
 from academy.formulas.mutation.equal_values import same_value
 from academy.formulas.project import Project
@@ -209,7 +208,7 @@ def _judged(job: tuple[Judge, list[Mutant]]) -> Iterator[str]:
 def judges(project: Project, only: str | None = None) -> list[Judge]:
     """One for each derivation, and one for each kernel file that a case names."""
     pages, _ = project.pages()
-    comparisons = [comparison for found in verify.declared(project, pages)[0].values() for comparison in found]
+    comparisons = [comparison for found in coverage.declared(project, pages)[0].values() for comparison in found]
     found: list[Judge] = [Equations(page.path, page.text) for page in pages if only != "kernels"]
     for path in project.kernels() if only != "equations" else ():
         name = project.module_name(path)
