@@ -124,7 +124,7 @@ ARROWS: dict[str, set[str]] = {
         "runtime",
         "traces",
     },
-    "playground": {"book", "exercises", "files", "interpreter", "runtime", "traces"},
+    "playground": {"book", "command", "exact", "exercises", "files", "interpreter", "runtime", "traces"},
     "site": {"book", "command", "compiler", "files", "formulas", "playground", "results", "traces"},
 }
 

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
@@ -17,8 +17,10 @@ from academy.exact import array
 from academy.exact import residues as r
 from academy.exact.array import Numbers
 from academy.exact.memory import Memory
-from academy.exact.torch import Carrier, carrying
 from academy.exact.triton import Atoms, Following, following
+
+if TYPE_CHECKING:
+    from academy.exact.torch import Carrier
 
 #: The page that messages name.
 EXPLAINED = "docs/guides/without-a-tolerance.md says what that means"
@@ -78,6 +80,23 @@ def compared(ours: np.ndarray, theirs: np.ndarray) -> Verdict:
 def _equal(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     special = r.marked(ours) | r.marked(theirs)
     return np.where(special, ours == theirs, (ours & r.NUMBER) % r.COMPARED == (theirs & r.NUMBER) % r.COMPARED)
+
+
+def compared_each(
+    ours: Mapping[str, Numbers],
+    theirs: Mapping[str, Numbers],
+    others: Callable[[], Mapping[str, np.ndarray]],
+    retry: bool = True,
+) -> dict[str, Verdict]:
+    """As `compared`, of several results by name. others: makes our residues once more. If `retry`, it is called where
+    one differs, to see what the other signs of the roots make of it."""
+    made = {name: compared(each.residues, theirs[name].residues) for name, each in ours.items()}
+    if retry and any(each.same is False for each in made.values()):
+        with array.other_roots():
+            other = others()
+        signed = _with_the_signs_of(theirs, ours, other)
+        made = {name: compared(each, theirs[name].residues) for name, each in signed.items()}
+    return made
 
 
 def _with_the_signs_of(
@@ -200,14 +219,12 @@ class Session:
         """As `compare`, of several results by name. again: makes ours once more. It is called where one differs, to
         see what the other signs of the roots make of it."""
         mine = {name: self.numbers(each) for name, each in ours.items()}
-        made = {name: compared(each.residues, theirs[name].residues) for name, each in mine.items()}
-        if any(each.same is False for each in made.values()) and not self.lost:
-            with array.other_roots():
-                others = again()
-                other = {name: self.of(others[name]) for name in mine}
-            signed = _with_the_signs_of(theirs, mine, other)
-            made = {name: compared(each, theirs[name].residues) for name, each in signed.items()}
-        return {name: self._told(each) for name, each in made.items()}
+
+        def others() -> dict[str, np.ndarray]:
+            found = again()
+            return {name: self.of(found[name]) for name in mine}
+
+        return {name: self._told(each) for name, each in compared_each(mine, theirs, others, not self.lost).items()}
 
     def _told(self, made: Verdict) -> Verdict:
         return replace(made, same=None) if made.same is False and self.lost else made
@@ -221,8 +238,17 @@ def without_rounding(atoms: Atoms | None = None, memory: Memory | None = None) -
         atoms: helpers of kernels that approximate a function, and what they are taken for.
         memory: that of an earlier session, whose residues still hold.
     """
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    from academy.exact.torch import carrying  # lazy: the browser's torch has no modes
+
     memory = memory or Memory()
-    with following(memory, atoms or {}) as kernels, carrying(memory) as carrier, _without_gluon(kernels):
+    # What the interpreter does with torch is no part of a kernel.
+    with (
+        following(memory, atoms or {}, _disable_current_modes) as kernels,
+        carrying(memory) as carrier,
+        _without_gluon(kernels),
+    ):
         yield Session(memory, carrier, kernels)
 
 

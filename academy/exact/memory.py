@@ -32,8 +32,9 @@ class Region:
     def __init__(self, storage: torch.UntypedStorage, itemsize: int):
         self.storage, self.base, self.itemsize = storage, storage.data_ptr(), itemsize
         count = storage.nbytes() // itemsize
-        memory = (ctypes.c_char * (count * itemsize)).from_address(self.base) if count else b""
-        self.live = np.frombuffer(memory, dtype=_BITS[itemsize])
+        if (memory := getattr(storage, "data", None)) is None:  # the browser's torch has it, at no address
+            memory = (ctypes.c_char * (count * itemsize)).from_address(self.base) if count else b""
+        self.live = np.frombuffer(memory, dtype=_BITS[itemsize], count=count)
         self.seen = self.live.copy()
         self.residues = np.zeros((count, r.COUNT), np.uint64)
         self.known = np.zeros(count, bool)
@@ -49,6 +50,8 @@ class Memory:
         self.bases: list[int] = []
         #: Places that were written by somebody whom nobody saw.
         self.unseen = 0
+        #: If it is a set: what has been read that is data, by size and bits.
+        self.given: set[tuple[int, int]] | None = None
 
     # ---------------------------------------------------------------- finding
     def know(self, tensor: torch.Tensor) -> None:
@@ -83,6 +86,8 @@ class Memory:
         strange = live != region.seen[places]
         if strange.any():
             self.unseen += int(strange.sum())
+        if self.given is not None:
+            self.given.update((region.itemsize, bits) for bits in live[~known].tolist())
         if len(region) == 1 and not known.all():
             own = np.broadcast_to(r.literal(float(decode(region.live)[0])), (*live.shape, r.COUNT))
         elif known.all():
@@ -106,13 +111,13 @@ class Memory:
         def decode(bits: np.ndarray) -> np.ndarray:
             return torch.from_numpy(np.array(bits)).view(dtype).double().numpy()
 
-        return self.read(self._region_of(tensor), places(tensor), decode).reshape(*tensor.shape, r.COUNT)
+        return self.read(self.region_of(tensor), places(tensor), decode).reshape(*tensor.shape, r.COUNT)
 
     def put(self, tensor: torch.Tensor, residues: np.ndarray, mine: bool = False) -> None:
         """After a tensor's floats have been written. mine: nobody else has this array, so it needn't be copied."""
         if not tensor.numel():
             return
-        region, where = self._region_of(tensor), places(tensor)
+        region, where = self.region_of(tensor), places(tensor)
         if not isinstance(where, slice):
             return self.write(region, where, residues)
         residues = residues.reshape(-1, r.COUNT)
@@ -122,7 +127,7 @@ class Memory:
         else:
             self.write(region, where, residues)
 
-    def _region_of(self, tensor: torch.Tensor) -> Region:
+    def region_of(self, tensor: torch.Tensor) -> Region:
         self.know(tensor)
         return self.region(tensor.untyped_storage().data_ptr(), tensor.element_size())
 

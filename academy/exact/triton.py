@@ -27,7 +27,6 @@ from unittest import mock
 import numpy as np
 import torch
 import triton.language as tl
-from torch.utils._python_dispatch import _disable_current_modes
 
 from academy.exact import array
 from academy.exact import residues as r
@@ -469,28 +468,28 @@ def _from(place: int, axis: int, before: np.ndarray, after: np.ndarray) -> np.nd
 
 
 # ---------------------------------------------------------------- the switch
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """All tensors in an argument of a launch: in tuples, behind descriptors."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
         for each in value:
-            yield from _tensors(each)
+            yield from tensors_in(each)
     elif isinstance(base := getattr(value, "base", None), torch.Tensor):
         yield base
 
 
 @contextlib.contextmanager
-def following(memory: Memory, atoms: Atoms) -> Iterator[Following]:
-    """While this lasts, kernels that run in the interpreter carry residues."""
+def following(memory: Memory, atoms: Atoms, apart: Callable[[], Any] = contextlib.nullcontext) -> Iterator[Following]:
+    """While this lasts, kernels that run in the interpreter carry residues. apart: a context for each launch."""
     follow, executor, jitted = Following(memory, atoms), interpreter.GridExecutor, interpreter.InterpretedFunction
     launch, helper = executor.__call__, jitted.__call__
 
     @functools.wraps(launch)
     def followed(self, *args, **kwargs):
-        for tensor in _tensors([*args, *kwargs.values()]):
+        for tensor in tensors_in([*args, *kwargs.values()]):
             memory.know(tensor)
-        with _disable_current_modes():  # what the interpreter does with torch is no part of the kernel
+        with apart():
             return launch(self, *args, **kwargs)
 
     @functools.wraps(helper)

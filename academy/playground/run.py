@@ -8,13 +8,15 @@ It needs what the recorder needs, and runs natively as well.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import json
 import linecache
 import re
 import sys
 import time
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import lru_cache, partial
 from pathlib import Path
 
 from academy.runtime import device  # noqa: F401
@@ -48,7 +50,8 @@ def run(path: Path, source: str, original: str | None = None, seed: int = 0) -> 
         state: "passed"; "differs" if nothing is wrong, but a tensor has other values than the original gives; "failed"
             if something was proven wrong; "error" if the run did not come to its end.
         at: launch, program and step that wrote the first element that differs.
-        same: whether the code differs from the original, and its results don't.
+        same: whether the code differs from the original, and its results don't. without_rounding: what is said of it
+            without rounding, then; "" where that can't tell.
         problems: of each the line of the edited file (None if it is elsewhere), and a message.
         data: what the viewer shows, None if nothing ran. stopped: launch and program in which the run ended early.
         printed, seconds. picture: SVG that EXAMPLE returned, if it did; another value is printed.
@@ -72,15 +75,17 @@ def run(path: Path, source: str, original: str | None = None, seed: int = 0) -> 
     problems = [_problem(each["line"] if each["file"] == shown else None, _located(each, shown)) for each in found]
     state = "error" if error else "failed" if data["findings"] else "passed"
     recording = Recording(data)
-    same, at = False, None
+    same, at, second = False, None, ""
     if state == "passed" and original is not None and not _same_code(source, original):
         wanted = reference(path, original, _example(source))
         difference = _difference(recording, wanted, shown)
         state, problems = ("differs", [*problems, difference]) if difference else (state, problems)
         same, at = bool(wanted) and difference is None, difference and difference.pop("at")
+        second = _without_rounding(path, source, original) if same else ""
     said, picture = _value(returned[0]) if returned else ("", None)
     outcome = _outcome(state, problems, begun, data["printed"] + said, recording.stopped) | {"picture": picture}
-    return outcome | {"same": same, "at": at, "data": page.viewer_data(path, recording) if data["launches"] else None}
+    outcome |= {"same": same, "at": at, "without_rounding": second}
+    return outcome | {"data": page.viewer_data(path, recording) if data["launches"] else None}
 
 
 def _value(value: object) -> tuple[str, str | None]:
@@ -129,23 +134,39 @@ def _example(source: str) -> str:
 @lru_cache(maxsize=8)
 def reference(path: Path, original: str, example: str) -> list[Launch]:
     """The launches of the original code in this EXAMPLE; [] where they do not fit together."""
-    lines = original.split("\n")
-    node = next(n for n in syntax.tree(original).body if isinstance(n, ast.FunctionDef) and n.name == "EXAMPLE")
-    lines[node.lineno - 1 : node.end_lineno] = example.split("\n")
-    file = path.with_name(f"reference_of_{path.name}")
-    file.write_text("\n".join(lines))
-    _forget(file)
-    with WatchedMemory() as watched:
+    with _beside(path, original, example) as file, WatchedMemory() as watched:
         recorder = Recorder([], watched)  # no statement is recorded: what the launches leave behind is enough
         try:
             with recorder.running():
                 syntax.import_file(file, store.ROOT).EXAMPLE()
         except Exception:
             return []
-        finally:
-            file.unlink()
-            _forget(file)
     return recorder.launches
+
+
+@contextlib.contextmanager
+def _beside(path: Path, original: str, example: str) -> Iterator[Path]:
+    """A file of the original code with this EXAMPLE."""
+    lines = original.split("\n")
+    node = next(n for n in syntax.tree(original).body if isinstance(n, ast.FunctionDef) and n.name == "EXAMPLE")
+    lines[node.lineno - 1 : node.end_lineno] = example.split("\n")
+    file = path.with_name(f"reference_of_{path.name}")
+    file.write_text("\n".join(lines))
+    _forget(file)
+    try:
+        yield file
+    finally:
+        file.unlink()
+        _forget(file)
+
+
+def _without_rounding(path: Path, source: str, original: str) -> str:
+    """The second verdict on what gives the same in floats; "" where there is none."""
+    from academy.playground import without_rounding  # lazy: it makes tables
+
+    with _beside(path, original, _example(source)) as file:
+        runs = [partial(lambda each: syntax.import_file(each, store.ROOT).EXAMPLE(), each) for each in (path, file)]
+        return without_rounding.verdict(*runs)
 
 
 def _difference(recording: Recording, wanted: list[Launch], shown: str) -> dict | None:

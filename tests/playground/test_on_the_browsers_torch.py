@@ -45,10 +45,18 @@ assert torch.__file__.startswith(sys.argv[1]), torch.__file__
 for line in sys.stdin:
     said = json.loads(answer(line))
     data = json.dumps(said.get("data"), separators=(",", ":"))
-    print(json.dumps([said["state"], said.get("problems") or said.get("message", ""), data]))
+    told = said.get("without_rounding") or said.get("problems") or said.get("message", "")
+    print(json.dumps([said["state"], told, data]))
 print(json.dumps(sorted(name for name in sys.modules if name.partition(".")[0] == "academy")))
 """
 EXERCISE = "first_kernel/dropped_tail"
+#: File, an edit that floats don't see, and what is said of it without rounding.
+EDITED = [
+    ("tutorials/vector_add", "x + y", "y + x", "Without rounding, too, it gives the same."),
+    ("tutorials/vector_add", "x + y", "x + y * 1.0000001", "Without rounding it gives something else"),
+    ("tutorials/softmax", "tl.exp(x - ", "tl.exp(1.0000001 * x - ", "Without rounding it gives something else"),
+    ("classics/rmsnorm", "+ eps", "+ eps * 1.0001", "Without rounding it gives something else"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +81,11 @@ def test_kernels_run_as_natively_and_exercises_are_judged(served):
         {"action": "check", "name": EXERCISE, "source": source, "seed": 1}
         for source in (exercise.solution, exercise.starter)
     ]
+    for name, old, new, _ in EDITED:
+        path = f"annotated_examples/{name}.py"
+        text = (ROOT / path).read_text("utf-8")
+        assert old in text
+        questions.append({"action": "run", "path": path, "source": text.replace(old, new), "original": text})
     command = [sys.executable, "-S", "-c", SCRIPT, str(served), str(Path(numpy.__file__).parents[1])]
     done = subprocess.run(
         command,
@@ -84,6 +97,10 @@ def test_kernels_run_as_natively_and_exercises_are_judged(served):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     *answers, modules = map(json.loads, done.stdout.splitlines())
+    answers, edited = answers[: -len(EDITED)], answers[-len(EDITED) :]
+    assert all(told.startswith(said) for (_, told, _), (*_, said) in zip(edited, EDITED)), [
+        told for _, told, _ in edited
+    ]
     assert [state for state, *_ in answers[-2:]] == ["passed", "failed"], answers[-2:]
     wrong = {
         store.shorten(path): (state, problems)

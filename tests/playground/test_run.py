@@ -96,6 +96,52 @@ def test_unchanged_and_harmless_edits_pass(tmp_path):
     assert larger["state"] == "passed" and larger["data"]["launches"][0]["grid"] == [4, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "edit, said",
+    [
+        ("y + x", "Without rounding, too, it gives the same."),
+        ("x + y + 1e-12 * x * y", "Without rounding it gives something else, first in `out_ptr[1]`: a term"),
+        ("x + y * 1.0000001", "Without rounding it gives something else, first in `out_ptr[1]`: a term"),
+        ("x + tl.floor(y)", "Without rounding, too, it gives the same."),
+    ],
+)
+def test_what_gives_the_same_gets_a_second_verdict(tmp_path, edit, said):
+    found = outcome(tmp_path, VECTOR, ("out = x + y", f"out = {edit}"))
+    assert found["same"] and found["without_rounding"].startswith(said), found["without_rounding"]
+
+
+DIVIDED = """
+import torch, triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, total_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs) / tl.load(total_ptr))
+
+
+def divided(x, total):
+    out = torch.empty_like(x)
+    kernel[(1,)](x, total, out, BLOCK=len(x))
+
+
+def EXAMPLE():
+    x = torch.arange(16.0) ** 2 / 10
+    divided(x, x.sum())
+"""
+
+
+@pytest.mark.parametrize("total, said", [("total.clone()", "Without rounding, too"), ("total * (1 + 2.0**-23)", "")])
+def test_what_torch_has_rounded_otherwise_is_not_judged(tmp_path, total, said):
+    """It is data for the next launch: a float with another last bit, and another residue."""
+    edited = DIVIDED.replace("kernel[(1,)](x, total,", f"total = {total}\n    kernel[(1,)](x, total,")
+    found = run.run(tmp_path / "kernel.py", edited, DIVIDED)
+    assert (
+        found["same"] and bool(found["without_rounding"]) == bool(said) and found["without_rounding"].startswith(said)
+    )
+
+
 def test_another_file_can_take_the_place_of_the_lesson(tmp_path):
     """As the home page and the guide Debugging say: an exercise and its EXAMPLE are watched like a kernel of the site."""
     exercise = exercise_files.named("first_kernel/dropped_tail")

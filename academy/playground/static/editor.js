@@ -6,7 +6,7 @@ import {
 } from "./codemirror.js"
 import { Beside } from "./beside.js"
 import { packed } from "./link.js"
-import { fileLines, onward, relined, SAID, tell } from "./outcome.js"
+import { fileLines, onward, relined, saidOf, tell } from "./outcome.js"
 import { ask, stop } from "./runtime.js"
 
 const { make, mount, recorded } = academyViewer // its scripts are on every page that has an editor
@@ -156,7 +156,7 @@ export class Editor {
       this.show(state === "passed" ? "idle" : state, answer.message, problems)
       this.goOn(state === "passed", true)
     } else {
-      this.show(state === "passed" && this.name ? "idle" : state, SAID[answer.same ? "same" : state], problems, printed, answer.picture) // only a check passes an exercise
+      this.show(state === "passed" && this.name ? "idle" : state, saidOf(answer), problems, printed, answer.picture) // only a check passes an exercise
     }
     this.mark(problems, state === "differs" ? "info" : "error")
     if (!this.record(answer.data, action === "watch")) return

@@ -2,7 +2,7 @@
 // can be changed and run. Python is loaded when something is typed there, or at Run. The page's part is made by `academy.site.playground_page.live`.
 // What it is doing stands in data-state: "playing" after the recording has come, then what the outcome says ("loading",
 // "running", "passed", "differs", "error").
-import { fileLines, relined, SAID, tell } from "./outcome.js"
+import { fileLines, relined, saidOf, tell } from "./outcome.js"
 import { ask, prepare } from "./runtime.js"
 
 const { make, recorded, Run } = academyViewer
@@ -133,7 +133,7 @@ export async function live(root) {
       for (const value of root.querySelectorAll(".p-v")) value.remove()
     }
     if (answer.state === "error" || answer.state === "failed") lines.get(numbers[answer.problems[0]?.line - 1])?.classList.add("p-wrong")
-    state(answer.state, { said: SAID[answer.same ? "same" : answer.state], problems: answer.problems.slice(0, 1).map(({ message }) => ({ line: null, message: message.replace(/ \(The original code was run .*\)$/, "") })) })
+    state(answer.state, { said: saidOf(answer), problems: answer.problems.slice(0, 1).map(({ message }) => ({ line: null, message: message.replace(/ \(The original code was run .*\)$/, "") })) })
   }
 
   const typed = value => {

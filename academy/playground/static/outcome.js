@@ -10,6 +10,9 @@ export const SAID = {
   error: "It did not come to its end:",
 }
 
+// Of a run: what it says of both verdicts.
+export const saidOf = ({ state, same, without_rounding: exact }) => [SAID[same ? "same" : state], exact].filter(Boolean).join(" ")
+
 // Code between backticks and Markdown's links, in a message that was written for a terminal, too.
 export function rich(text, base = "") {
   return text.split(/(`[^`]+`|\[[^\]]+\]\([^()\s]+\))/).map(part => {
