@@ -16,8 +16,9 @@ the same three kernels:
 - **Any D** up to 256. A tile's width is the next power of two, and columns past D are zeros.
 
 **What it costs.** Forward takes two products of $T \cdot S \cdot D$ multiplications per head. Backward needs five and
-computes seven. Tiles that nobody sees are skipped. Keys and values come mostly from L2, so the tensor cores set the
-pace.
+computes seven. Tiles that nobody sees are skipped. Keys and values come mostly from L2, so memory isn't the limit: the
+rate of the tensor cores is. With 4 sequences of 4096 tokens and 16 heads of 128, causal, this kernel reaches
+[[bench: flash_attention:causal/4x16x16x4096x128/forward/lesson.share]] of it.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
 is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0, and
