@@ -16,11 +16,11 @@ adds a factor to the gradient.
 
 **What it costs.** The logits are by far the largest tensor of a training step: 8192 tokens and a vocabulary of 128256
 make 2.1 GB in bfloat16. The forward pass reads them once and keeps a few numbers per row. The backward pass reads them
-again and writes a gradient of the same size. That makes three trips over the logits; the arithmetic overlaps with them,
-so memory sets the pace. At 8192 x 128256, on an H200, both passes together take
+again and writes a gradient of the same size. That makes three passes over the logits; the arithmetic overlaps with
+them, so memory sets the pace. At 8192 x 128256, on an H200, forward and backward together take
 [[bench: cross_entropy/8192x128256/forward+backward/lesson.ms]]; PyTorch, which also writes the logarithm of every
 probability and reads it back, takes [[bench: cross_entropy/8192x128256/forward+backward/eager.ms]].
-[The fast version](../fast/cross_entropy.py) manages with two trips.
+[The fast version](../fast/cross_entropy.py) manages with two passes.
 
 **Contract.** `logits` is (rows, vocab) or (batch, seq, vocab), float32, float16 or bfloat16, with any strides, and
 `labels` has an integer for each row. Everything is computed in float32. Rows that aren't all the same distance apart,

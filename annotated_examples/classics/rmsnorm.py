@@ -62,15 +62,15 @@ def add_rmsnorm_reference(x, residual, weight=None, eps=1e-6, *, offset=0.0):
     return rmsnorm_reference(s, weight, eps, offset=offset), s
 
 
-# ## Forward: two trips over a row
+# ## Forward: two passes over a row
 #
 # One program takes one row, in chunks of `BLOCK_N` columns, as in [layernorm](layernorm.py). Without a mean there are
-# two trips instead of three: one for the sum of squares, one for the result. The first trip waits for memory; if the
+# two passes instead of three: one for the sum of squares, one for the result. The first pass waits for memory; if the
 # row is a few kilobytes, the second one finds it in the cache.
 #
 # [[figure: rows/trips]]
 #
-# The sum with the residual is computed in both trips. Why isn't it read back in the second one? Adding again costs one
+# The sum with the residual is computed in both passes. Why isn't it read back in the second one? Adding again costs one
 # operation on numbers that are in the cache anyway. Reading what this program has just stored would need
 # synchronisation, because a different thread may have stored it.
 #
@@ -93,7 +93,7 @@ def rmsnorm_forward_kernel(
         residual_ptr += row * stride_rm
         s_ptr += row * N
 
-    # First trip: squares are added up lane by lane, in float32. A masked lane reads 0 and adds nothing:
+    # First pass: squares are added up lane by lane, in float32. A masked lane reads 0 and adds nothing:
     # `start=4: x = [1, -1, 0, 0]`.
     acc = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
@@ -114,7 +114,7 @@ def rmsnorm_forward_kernel(
     rstd = 1.0 / tl.sqrt(tl.sum(acc, axis=0) / N + eps)
     tl.store(rstd_ptr + row, rstd)
 
-    # Second trip: [[tag: RMS-Y]], or for a sum [[tag: RMS-add]].
+    # Second pass: [[tag: RMS-Y]], or for a sum [[tag: RMS-add]].
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N
@@ -134,7 +134,7 @@ def rmsnorm_forward_kernel(
 
 # ## Backward along the rows: `dx`
 #
-# Again one program per row, in two trips. [[tag: RMS-X]] starts from $G$, here `g`: the upstream gradient times the
+# Again one program per row, in two passes. [[tag: RMS-X]] starts from $G$, here `g`: the upstream gradient times the
 # scale. The gradient that comes back through the root is the normalised row, times the average of `g` · `x_hat`. It is
 # subtracted, and the difference is multiplied by `rstd`. If the row was a sum that is also used elsewhere, then `ds` is
 # the gradient that comes back from there, and it is added: [[tag: RMS-add-X]]. The result is the gradient of both
@@ -155,7 +155,7 @@ def rmsnorm_backward_kernel(
         ds_ptr += row * stride_dsm
     rstd = tl.load(rstd_ptr + row)
 
-    # First trip: the average.
+    # First pass: the average.
     acc = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -168,7 +168,7 @@ def rmsnorm_backward_kernel(
     # it is 10, and a sixth of that is `mean_gx = 1.667`.
     mean_gx = tl.sum(acc, axis=0) / N
 
-    # Second trip.
+    # Second pass.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < N

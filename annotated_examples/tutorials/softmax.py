@@ -14,8 +14,8 @@ Going back, every element of a row needs one number that depends on the whole ro
 The arithmetic takes less time than that, so no version is faster than `bytes / bandwidth`. Written as five PyTorch
 operations (maximum, difference, exponential, sum, quotient), it takes eight passes over memory: each operation reads
 the whole matrix, and three of them write one back. This kernel is *fused*: one program does all steps on a row, in
-registers. It makes two trips over its row, elsewhere called *passes*, but a row that isn't too long is still in a cache
-the second time. At 8192 x 32000 in bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]],
+registers. It makes two passes over its row, but a row that isn't too long is still in a cache the second time.
+At 8192 x 32000 in bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]],
 PyTorch's own softmax takes [[bench: softmax/8192x32000/forward/eager.ms]], and this kernel
 [[bench: softmax/8192x32000/forward/lesson.ms]]. [The fast version](../fast/softmax.py) shows, step by measured step,
 what more can be gained.
@@ -59,7 +59,7 @@ def softmax_reference(x):
 # ## Forward
 #
 # One program takes one row. An element of the result needs two numbers that depend on the whole row: its largest score,
-# and the sum of the exponentials. So the program goes over its row twice. The first trip finds these two numbers, the
+# and the sum of the exponentials. So the program goes over its row twice. The first pass finds these two numbers, the
 # second one writes the probabilities.
 #
 # [[figure: rows/online]]
@@ -70,7 +70,7 @@ def softmax_reference(x):
 # one chunk, and then each loop runs once. As in [vector addition](vector_add.py), what is written once, `tl.exp(x)` or
 # `x - shift`, happens in all lanes of the block.
 #
-# If there are several chunks the first trip has a problem: it has to subtract the row's largest score, which it doesn't
+# If there are several chunks the first pass has a problem: it has to subtract the row's largest score, which it doesn't
 # know until the last chunk. The *online* softmax doesn't wait. It subtracts the largest score **so far**. When a later
 # chunk brings a larger one, all exponentials summed so far are too big by the same factor, and one multiplication of
 # the sum puts that right: $e^{x - old} \cdot e^{old - new} = e^{x - new}$, [[tag: SM-online]].
@@ -90,7 +90,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):  
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # First trip. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero.
+    # First pass. Before the first chunk the largest score so far is $-\infty$, below any number, and the sum is zero.
     # Why with a decimal point? A variable must keep its dtype throughout a loop. A Python float starts as a float32, an
     # integer zero would start as an int32. The loop makes it a float32, and the compiler refuses: *Loop-carried
     # variable row_sum has initial type int32 but is re-assigned to fp32 in loop!*
@@ -127,7 +127,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):  
         row_sum = old_sum + tl.sum(tl.exp(x - shift), axis=0)
         row_max = new_max
 
-    # Second trip. Now `row_max` and `row_sum` are those of the whole row, so this is [[tag: SM]], which also subtracts
+    # Second pass. Now `row_max` and `row_sum` are those of the whole row, so this is [[tag: SM]], which also subtracts
     # the row's largest score. The chunks are loaded again. This program read them a moment ago, so they are often still
     # in a cache. There is no guard against $-\infty - (-\infty)$ here, on purpose: a row that is all $-\infty$ should
     # become NaN.
@@ -150,7 +150,7 @@ def softmax_forward_kernel(x_ptr, y_ptr, N, stride_xm, BLOCK_N: tl.constexpr):  
 # What does the gradient need? Only the probabilities that forward returned and the upstream gradient, `dy`, the
 # derivative of the loss with respect to each of them. The scores `x` don't have to be kept.
 #
-# Again one program takes one row, in two trips. The first computes the dot product of the row of `dy` with the row of
+# Again one program takes one row, in two passes. The first computes the dot product of the row of `dy` with the row of
 # `y`. The second computes [[tag: SM-x]].
 @triton.jit
 def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.constexpr):  # (M, N), y and dx contiguous
@@ -161,7 +161,7 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
     y_ptr += row * N
     dx_ptr += row * N
 
-    # First trip. There is no maximum here, only a sum, so `other` can be zero, which adds nothing.
+    # First pass. There is no maximum here, only a sum, so `other` can be zero, which adds nothing.
     dot = 0.0
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -174,7 +174,7 @@ def softmax_backward_kernel(dy_ptr, y_ptr, dx_ptr, N, stride_dym, BLOCK_N: tl.co
         # `dy * y` multiplies lane by lane, `tl.sum` adds up the lanes. After the last chunk: `start=4: dot = -0.390`.
         dot += tl.sum(dy * y, axis=0)
 
-    # Second trip. Each element gets its own `dy` minus that number, times its probability: `start=0: dx = [0.012,
+    # Second pass. Each element gets its own `dy` minus that number, times its probability: `start=0: dx = [0.012,
     # 0.315, 0.033, 0.004]` and `start=4: dx = [-0.376, 0.012, 0, 0]`. A row adds up to zero, as it must: a number added
     # to all scores changes no probability.
     for start in range(0, N, BLOCK_N):

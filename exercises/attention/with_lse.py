@@ -1,6 +1,6 @@
 """# The one number that backward needs
 
-Complete `with_lse(q, k, v, BLOCK_N)`: attention in one trip over the keys, for all queries as one block. It returns the
+Complete `with_lse(q, k, v, BLOCK_N)`: attention in one pass over the keys, for all queries as one block. It returns the
 output and the log-sum-exp of each row of scores. Besides the output, that is all the backward pass needs from the
 forward pass.
 """

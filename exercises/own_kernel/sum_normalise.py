@@ -43,9 +43,9 @@ PAGE = "learn/your_own_kernel.py"
 KIND = "fill in"
 ORDER = 3
 HINTS = (
-    "The first trip adds up the chunks lane by lane, in float32. The lanes themselves are added up once, "
+    "The first pass adds up the chunks lane by lane, in float32. The lanes themselves are added up once, "
     "after the loop.",
-    "The second trip loads each chunk again, divides it by the total and stores it.",
+    "The second pass loads each chunk again, divides it by the total and stores it.",
     "Two lines of the chapter's forward kernel change: what is added up, and that no root is taken.",
 )
 WHY = "Two lines of the chapter's forward kernel change: what is added up, and that no root is taken."
