@@ -109,7 +109,7 @@ def fits_matrices(w):
 
 
 # Rows that lie otherwise are copied: an upstream gradient that is one number everywhere, or a transposed matrix. That
-# is a trip through memory, and still faster than pointers.
+# is a pass through memory, and still faster than pointers.
 def as_rows(x):
     """`x`, or a copy that `ragged` can describe; None where a copy wouldn't help."""
     if fits_rows(x):

@@ -141,7 +141,7 @@ def quantize(w, W_nbits, group_size):
 
 # ## Reference
 #
-# Unpack, dequantize, multiply: three trips through memory, in any dtype. The kernels are measured against it in
+# Unpack, dequantize, multiply: three passes through memory, in any dtype. The kernels are measured against it in
 # float64.
 def gemm_reference(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None, dtype=None

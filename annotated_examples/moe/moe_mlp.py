@@ -11,7 +11,7 @@ That is the gate; up is the same with a second matrix. The expert's result is th
 A token's result is the sum over its rows, with the router's weights: [[tag: ME-o]].
 
 With [grouped products](grouped_matmul.py) that is soon written: gather the rows, multiply, activate, multiply, scatter.
-But each of these steps is a trip of all rows through memory. Here the gathering is in the loads of the first product,
+But each of these steps takes all rows through memory again. Here the gathering is in the loads of the first product,
 and the activation in its epilogue. The last step isn't a scatter: every token *collects* its own rows, in order.
 
 [[figure: experts/layer]]

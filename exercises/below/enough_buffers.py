@@ -1,6 +1,6 @@
 """# How many buffers are enough?
 
-The copy unit sends a tile in 3 units of time, 14 units later it is there, and its product takes 4. What is the
+The TMA sends a tile in 3 units of time, 14 units later it is there, and its product takes 4. What is the
 smallest number of buffers with which, in the long run, the tensor cores never wait? Put the number into `answer`.
 (The timeline shows smaller times. Work this one out, then check it there with others.)
 

@@ -49,10 +49,10 @@ PAGE = "kernels/gluon/tile_copy.md"
 KIND = "find the bug"
 ORDER = 2
 HINTS = (
-    "The copy unit has a door of its own to shared memory. Whose writes must have reached it, before which line?",
+    "The TMA has a door of its own to shared memory. Whose writes must have reached it, before which line?",
     "A fence is about what the threads have stored *before* it.",
 )
-WHY = """A fence makes earlier stores visible to the copy unit. It does nothing for those that come after it."""
+WHY = """A fence makes earlier stores visible to the TMA. It does nothing for those that come after it."""
 
 
 def check(t):

@@ -65,7 +65,7 @@ HINTS = (
     "`tma.store_wait(n)` waits until at most `n` stores still read shared memory. With one buffer, how "
     "many may that be?",
 )
-WHY = """The copy unit may still be reading the last tile when the threads write the next one into the same buffer.
+WHY = """The TMA may still be reading the last tile when the threads write the next one into the same buffer.
 The lesson's ring has two buffers on the way out, so there one store may stay outstanding."""
 
 

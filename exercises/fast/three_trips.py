@@ -1,4 +1,4 @@
-"""# From three trips to one
+"""# From three passes to one
 
 `standardise(x)` subtracts the mean of each row and divides by its standard deviation. It loads the row three
 times: for the mean, for the variance, for the result. The row fits into one block. Make it load each number
@@ -51,7 +51,7 @@ HINTS = (
     "`centred` is what the last line needs, too.",
 )
 WHY = """A row that fits into the registers is loaded once. For longer rows there is the cache, or statistics in one
-trip."""
+pass."""
 
 
 def check(t):

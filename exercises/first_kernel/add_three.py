@@ -1,4 +1,4 @@
-"""# Three vectors, one trip
+"""# Three vectors, one pass
 
 `add_three(x, y, z)` adds two vectors, writes their sum to memory, reads it again and adds the third. Make it
 one kernel that reads each number once. Then it reads 12 bytes for each element instead of 16, and writes 4

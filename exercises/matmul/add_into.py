@@ -54,7 +54,7 @@ HINTS = (
     "Multiply and add in float32: convert `c`, and let the store round once.",
 )
 WHY = """The sum is formed in float32 and rounded once, by the store. Written as two operations of PyTorch, the
-product is rounded before it is added, and the result makes two more trips over memory."""
+product is rounded before it is added, and the result makes two more passes over memory."""
 
 
 def check(t):

@@ -71,7 +71,7 @@ HINTS = (
     "Keep the new average in a variable: store it, and use it for the weight.",
 )
 WHY = """24 bytes for each weight become 20, and one launch is saved for each tensor. AdamW has a second average, and
-written operation by operation in PyTorch it makes a dozen trips through memory: `fused=True`, as in the capstone, makes
+written operation by operation in PyTorch that is a dozen passes through memory: `fused=True`, as in the capstone, makes
 it one kernel."""
 
 

@@ -94,10 +94,10 @@ def product_kernel(x_ptr, y_ptr, z_ptr, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def steps_kernel(x_ptr, y_ptr, z_ptr, K):
+def steps_kernel(x_ptr, y_ptr, z_ptr, K, SPLIT: tl.constexpr):
     i, k = tl.arange(0, 64), tl.arange(0, 64)
     acc = tl.zeros((64, 64), tl.float32)
-    for k0 in range(0, K, 64):
+    for k0 in tl.range(0, K, 64, warp_specialize=SPLIT):
         x = tl.load(x_ptr + i[:, None] * 4096 + k0 + k[None, :])
         y = tl.load(y_ptr + (k0 + k[:, None]) * 64 + i[None, :])
         acc = tl.dot(x, y, acc)
@@ -118,6 +118,19 @@ def four_words_kernel(out_ptr, seed, N: tl.constexpr, WORK: tl.constexpr):
         tl.store(out_ptr + offsets, a ^ b ^ c ^ d)
     else:
         tl.store(out_ptr + offsets, offsets)
+
+
+STEPS = "*bf16 *bf16 *fp32 i32"
+SPLITS = ((80, 4), (90, 4), (90, 8), (100, 4), (120, 4))
+
+
+def split(card, warps):
+    """What becomes of a loop over tiles that are loaded through pointers."""
+    try:
+        kernel = compiled(steps_kernel, STEPS, {"SPLIT": True}, card, num_warps=warps)
+    except RuntimeError:
+        return "fails"
+    return "split" if "ttg.warp_specialize" in kernel.asm["ttgir"] else "ignored"
 
 
 def main():
@@ -146,11 +159,12 @@ def main():
     # A step of the loop loads two tiles of 64 x 64 bfloat16 numbers, and keeps them in shared memory.
     result["buffers of three and four stages"] = {
         str(card): [
-            compiled(steps_kernel, "*bf16 *bf16 *fp32 i32", {}, card, num_stages=stages).metadata.shared // 16384
+            compiled(steps_kernel, STEPS, {"SPLIT": False}, card, num_stages=stages).metadata.shared // 16384
             for stages in (3, 4)
         ]
         for card in (80, 89, 90, 100, 120)
     }
+    result["warp_specialize"] = {f"{card}, {warps} warps": split(card, warps) for card, warps in SPLITS}
     print(json.dumps(result))
 
 

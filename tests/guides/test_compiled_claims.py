@@ -66,3 +66,16 @@ def test_a_loop_has_a_buffer_for_each_stage_on_hopper_and_the_b200_and_one_less_
         "On Hopper and the B200 the tiles of all stages have to fit into shared memory (elsewhere of one stage fewer"
         in said("docs/learn/autotuning.py")
     )
+
+
+def test_a_loop_is_split_for_the_b200_and_hardly_elsewhere():
+    import triton
+
+    if triton.__version__ == "3.7.1":
+        found = {"80, 4 warps": "ignored", "90, 4 warps": "fails", "90, 8 warps": "ignored", "100, 4 warps": "split"}
+        assert counted()["warp_specialize"] == found | {"120, 4 warps": "fails"}
+    text = said("docs/guides/cards.md")
+    assert "fail to compile, as with four warps on Hopper and tiles loaded through pointers" in text
+    assert "on Hopper 3.7.1 ignores it with eight warps, and with four it may fail" in said(
+        "docs/reference/triton-language.md"
+    )

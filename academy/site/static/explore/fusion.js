@@ -64,8 +64,8 @@ explorables.define("fusion", ({ Panel, bytes, percent, plural, range, short, cla
 
   function cost({ trips, moved, spills, wanted, allowed, holding, ms, least }, { width }) {
     const panel = new Panel(306, spills
-      ? `${plural(trips, "trip")} over memory, and spilled registers: ${short(ms)} ms`
-      : `${plural(trips, "trip")} over memory: ${short(ms)} ms`)
+      ? `${plural(trips, "pass", "passes")} over memory, and spilled registers: ${short(ms)} ms`
+      : `${plural(trips, "pass", "passes")} over memory: ${short(ms)} ms`)
     const most = 4 * least, wide = amount => Math.min(360, 360 * amount / most)
     panel.text(0, 44, "Bytes moved", "small")
     panel.box(0, 52, 360, 26, "off bare")
@@ -99,7 +99,7 @@ explorables.define("fusion", ({ Panel, bytes, percent, plural, range, short, cla
       const time = width !== measured.width ? ""
         : groups.length === COUNT ? ` Measured, step by step in PyTorch: ${measured.apart} ms.`
           : groups.length === 1 ? ` Measured, as one kernel: ${measured.together} ms.` : ""
-      return `${plural(groups.length, "kernel")} (${named}) on ${rows} rows of ${width}: ${plural(trips, "trip")} over memory, ` +
+      return `${plural(groups.length, "kernel")} (${named}) on ${rows} rows of ${width}: ${plural(trips, "pass", "passes")} over memory, ` +
         `${bytes(moved, 1000)}, where ${bytes(least, 1000)} must move. At copy speed ${short(ms)} ms.${spilled}${time}`
     },
     /** Pressing an operation cuts it off or joins it to the one before; dragging it over others puts all into one kernel. */

@@ -79,7 +79,7 @@ explorables.define("online", ({ Panel, clamp, plural, range, short }) => {
         ? " It brought no larger score, so the old sum stays as it is."
         : ` It brought a larger score, so the old sum, ${now.held.toFixed(3)}, was multiplied by ${short(now.factor)}.`
       const end = seen === found.length
-        ? ` That was the last one. Two trips, maximum first, give the same: ${largest} and ${exact.toFixed(3)}.` : ""
+        ? ` That was the last one. Two passes, maximum first, give the same: ${largest} and ${exact.toFixed(3)}.` : ""
       return `After chunk ${seen} of ${found.length} the maximum m is ${now.max} and the sum l ${now.sum.toFixed(3)}.${scaled}${end}`
     },
     touch(part, { x, y }, values) {

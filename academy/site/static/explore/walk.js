@@ -135,7 +135,7 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
     panel.text(0, 316, "with the matrix of scores in memory", "small")
     panel.box(0, 322, scale(naive), 18, "r")
     panel.text(scale(naive) + 8, 336, bytes(naive), "small")
-    panel.text(0, 366, `in one trip: ${bytes(whole)} in all, ${bytes(moved)} so far`, "small")
+    panel.text(0, 366, `in one pass: ${bytes(whole)} in all, ${bytes(moved)} so far`, "small")
     panel.box(0, 372, scale(whole), 18, "off")
     panel.box(0, 372, scale(moved), 18, "b")
     panel.box(scale(whole - idle), 372, scale(idle), 18, "r")
