@@ -77,6 +77,15 @@ def one_packed_sequence(module, x, w, b, s, m):
     return y.t(), final[0]
 
 
+@one_packed_sequence.pytorch
+def _(x, w, b, s):
+    from annotated_examples.recurrences.causal_conv1d import causal_conv1d_reference
+
+    options = dict(activation="silu", initial_state=s[None], return_final_state=True)
+    y, final = causal_conv1d_reference(x.t()[None], w, b, **options)
+    return y[0].t(), final[0]
+
+
 @case(modules=(LESSON, FAST), returns="CC", rows=ROWS, forward_only=True)
 def without_activation(module, x, w, b, s):
     return module.causal_conv1d(x.t()[None], w, b, initial_state=s[None])[0].t()

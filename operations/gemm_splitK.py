@@ -33,11 +33,12 @@ FUNCTION = "low_bit_matmul"
 DERIVATION = "quantization"
 
 # ---------------------------------------------------------------- public functions
+ATOMIC = "parts of a sum are added atomically, in any order"
 BY_SHAPE = dict(calls=[of_rows(1), of_rows(64)], reference="gemlite.gemm.gemm_reference") | WORDS
 PUBLIC = [
     Public(
         "gemm_splitK", quantized, modules=(LESSON,),
-        batch={"rows": "parts of a sum are added atomically, in any order"},
+        batch={"rows": ATOMIC}, without={"repeats": ATOMIC},
         **BY_SHAPE | dict(calls=[of_rows(4)]),
     ),
     Public("low_bit_matmul", quantized, modules=(LESSON,), **BY_SHAPE),

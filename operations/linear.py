@@ -36,11 +36,11 @@ def under_older_scales(linear):
 LAYER = {"x": "rows inner", "weight": "cols inner", "bias": "cols"}
 PUBLIC = [
     Public(
-        "float8_linear", LAYER | {"recipe": ("tensor", "row", "block")}, at=(6, 160, 12),
+        "float8_linear", LAYER | {"recipe": ("tensor", "row", "block")}, at=(6, 160, 12), codes=True,
         more=[dict(recipe=each, power_of_two=True, grad_seed=3) for each in ("tensor", "row", "row_gw_hp", "block")],
     ),
     Public(
-        "float8_linear_delayed", LAYER, at=(6, 160, 12), wrap=under_older_scales,
+        "float8_linear_delayed", LAYER, at=(6, 160, 12), wrap=under_older_scales, codes=True,
         batch={"rows": "up to 64 rows have a kernel of their own"},
     ),
 ]  # fmt: skip

@@ -82,6 +82,14 @@ def one_packed_sequence(module, a, x, h_0, m):
     return h.t(), final[0]
 
 
+@one_packed_sequence.pytorch
+def _(a, x, h_0):
+    from annotated_examples.recurrences.linear_recurrence import linear_recurrence_reference
+
+    h, final = linear_recurrence_reference(a.t()[None], x.t()[None], state(h_0), return_final_state=True)
+    return h[0].t(), final[0]
+
+
 @case(modules=LESSON, returns=("LR-chunk", "LR-final"), gradients=GRADIENTS, rows=ROWS, values=bounded, upstream=both)
 def in_tiles(module, a, x, h_0, g, varphi):
     first, size = state(h_0), dict(BLOCK_T=16, BLOCK_D=4)

@@ -49,6 +49,7 @@ PUBLIC = [
         "scaled_matmul", {"x": "rows inner", "y": "inner cols", "recipe": RECIPES}, at=(20, 160, 12),
         calls=[of_codes(recipe) for recipe in RECIPES],
         more=[of_codes("row", out_dtype=torch.float32, use_fast_accum=True)], wrap=of_numbers, differentiable=False,
+        codes=True,
         batch={"rows": {FAST: "up to 64 rows have a kernel of their own"}},
     )
 ]  # fmt: skip
@@ -199,7 +200,7 @@ def one_block_wide(M, G, n, N):
 def promoted_blocks(module, a, b, U, V, beta):
     left, right = codes(a, b)
     tiles = dict(BLOCK_N=16, BLOCK_K=32, GROUPS=3, STAGES=2, GROUP_M=2)
-    return module.promoted_forward(left, right, U, V[:, :1], beta, torch.float32, True, **tiles)
+    return module.promoted_forward(left, right, U, V[:, :1].to(U), beta, torch.float32, True, **tiles)
 
 
 @promoted_blocks.pytorch

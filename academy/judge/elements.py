@@ -21,6 +21,10 @@ def floating(value: Any) -> bool:
     return torch.is_tensor(value) and value.is_floating_point() and value.dtype.itemsize > 1
 
 
+def eight_bits(value: Any) -> bool:
+    return torch.is_tensor(value) and value.is_floating_point() and value.dtype.itemsize == 1
+
+
 def in_float64(values: dict[Any, Any], codes: bool = False) -> dict[Any, Any]:
     """Floating tensors in float64, with `codes` those of one byte too. What is one tensor stays one."""
     wanted = [v for v in values.values() if floating(v) or codes and torch.is_tensor(v) and v.is_floating_point()]

@@ -49,6 +49,7 @@ class Public:
     reference: the same in plain PyTorch, or its name (default: `<name>_reference` of the lesson).
     wrap: what is called in place of the function and of the reference, `wrap(function)`.
     differentiable: whether it has a backward pass.
+    codes: whether it multiplies eight-bit codes that it makes of its inputs, see `Subject.codes`.
     batch: dims of rows that are computed independently -> "" if a row has the same bits in any batch, which the judge
         holds; else why not. Where it isn't so in all of the files: file -> why not.
     at: the sizes of a call, in the order in which `inputs` names the dims. Floating tensors are bfloat16 then, but for
@@ -71,6 +72,7 @@ class Public:
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
     without: dict[str, str] = field(default_factory=dict)
     differentiable: bool = True
+    codes: bool = False
     batch: dict[str, str | dict[str, str]] = field(default_factory=dict)
     float32: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ class Public:
         pair = wrap(function or self.function()), wrap(reference or self.reference_function())
         found = of_functions(pair[0], pair[1], self.inputs, name=self.name, sizes=self.sizes, dtypes=self.dtypes)
         found.options |= {name: each if isinstance(each, tuple) else (each,) for name, each in self.options.items()}
+        found.codes = self.codes
         found.batch_invariant = tuple(dim for dim in self.batch if not self.varies(dim))
         if function is reference is None:
             found.origin = functools.partial(_subject_of, str(self))

@@ -131,6 +131,9 @@ class Subject:
     maker: Callable[..., dict] | None = None
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     dtypes: tuple[str, ...] = DTYPES
+    #: Products of eight-bit floats are summed inside, as exactly as the GPU does that. (Of inputs of eight bits that is
+    #: known without.)
+    codes: bool = False
     #: Dims whose rows have the same bits in any batch, as is promised.
     batch_invariant: tuple[str, ...] = ()
     #: Its reference is that of the function without the `_`.

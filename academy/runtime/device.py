@@ -139,6 +139,12 @@ def require(feature: str, what: str, index: int | None = None) -> None:
         raise RuntimeError(f"{what} needs {FEATURES[feature][2]}; {name} has {major}.{minor}")
 
 
+def eps_of_eight_bit_sums() -> float:
+    """The relative precision of a sum of products of eight-bit floats: on Hopper the accumulator keeps 13 bits."""
+    hopper = not INTERPRET and torch.cuda.get_device_capability()[0] == 9
+    return 2.0**-13 if hopper else torch.finfo(torch.float32).eps
+
+
 @functools.cache
 def shared_memory(index: int | None) -> int:
     """Bytes of shared memory that a program may use on a GPU: 101,376 on many, up to 232,448 on the largest.

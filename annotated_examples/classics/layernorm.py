@@ -167,9 +167,9 @@ def layernorm_backward_kernel(
         acc_g += g
         acc_gx += g * x_hat
     # In the first row `g` is 1 in the first column, where `x_hat` is −1, and zero elsewhere: `pid=0: mean_g = 0.167`
-    # and `mean_gx = -0.167`. A plain `/` will do: an average is no larger than the largest of its numbers, so its error
-    # is small compared with them.
-    mean_g = tl.sum(acc_g, axis=0) / N
+    # and `mean_gx = -0.167`. After `.sum().backward()` all `g` are equal, and so must be their average: nothing may be
+    # left of the difference. So this division, too, is IEEE's. For the other average a plain `/` will do.
+    mean_g = tl.div_rn(tl.sum(acc_g, axis=0), tl.cast(N, tl.float32))
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
     # Second trip, out of the cache if the row fits: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`. It matters

@@ -35,8 +35,7 @@ def format_contract(dtype, function, on):
 # This function counts Ada as float32 all the same: nothing here has run on such a card, and a comparison there would
 # fail and not pass by mistake. Of the B200, 25 bits are reported (DeepGEMM's issue 176).
 def eps_of_sums():
-    hopper = not device.INTERPRET and torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == 9
-    return 2.0**-13 if hopper else torch.finfo(torch.float32).eps
+    return device.eps_of_eight_bit_sums()
 
 
 # A magnitude as an integer. `tl.max(tl.abs(x))` would do for ordinary numbers, but a floating-point maximum drops a

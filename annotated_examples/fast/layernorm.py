@@ -244,7 +244,7 @@ def layernorm_backward_kernel(
             # rounded products. A row of one column has the gradient 0: there the two must cancel, and `rstd`, in the
             # hundreds, would magnify what is left.
             g = tl.fma(dy, weight[None, :], 0.0)
-        mean_g = tl.sum(g, axis=1) / N
+        mean_g = tl.div_rn(tl.sum(g, axis=1), tl.cast(N, tl.float32))
         mean_gx = tl.sum(g * x_hat, axis=1) / N
         if dx_ptr is not None:
             # `pid=0, tile=0: dx[0, :6] = [0.333, -0.083, -0.167, -0.083, 0.083, -0.083]`.
@@ -315,7 +315,7 @@ def layernorm_backward_chunked_kernel(
         acc_g += g
         acc_gx += g * (x - mean) * rstd
     # The same numbers as before: `pid=0: mean_g = 0.167` and `pid=0: mean_gx = -0.167`.
-    mean_g = tl.sum(acc_g, axis=0) / N
+    mean_g = tl.div_rn(tl.sum(acc_g, axis=0), tl.cast(N, tl.float32))
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
     # Second pass, out of the L2 cache: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`.

@@ -7,6 +7,7 @@ from inspect import isfunction
 import pytest
 
 from academy.book import layout, syntax
+from academy.formulas import cases
 from academy.formulas.comparing import coverage, equations, kernels
 from academy.formulas.comparing.coverage import declared
 from academy.formulas.mutation import engine
@@ -83,6 +84,17 @@ def test_kernel_computes_the_printed_formula(comparison, every):
         misses = kernels.run(comparison, module, memo=MEMO, inputs=inputs)
     assert not misses, "\n".join(map(str, misses))
     LAUNCHED[str(comparison)] = names
+
+
+def test_every_case_finds_pytorchs_operation_by_itself():
+    """Not only where another module's case ran before it in this process."""
+    missing = [
+        str(each)
+        for each in CASES
+        if not cases.load(each.path)[each.case].said["pytorch"]
+        and not hasattr(PROJECT.module(each.module), f"{each.function}_reference")
+    ]
+    assert not missing
 
 
 @functools.cache

@@ -132,6 +132,27 @@ def test_an_option_counts_without_a_gradient_too():
 
 
 @interpreted
+@pytest.mark.parametrize("accumulator", ["of a Hopper", "exact"])
+@pytest.mark.parametrize("made", ["inside", "outside"])
+def test_sums_of_eight_bit_products_are_as_exact_as_the_gpus(made, accumulator, monkeypatch):
+    """On Hopper the tensor cores keep 13 bits of them, PyTorch's product of float32 numbers 23."""
+    monkeypatch.setattr(device, "eps_of_eight_bit_sums", lambda: 2.0**-13 if accumulator == "of a Hopper" else 2.0**-23)
+
+    code = (lambda x: x.detach().to(torch.float8_e4m3fn).to(x.dtype)) if made == "inside" else lambda x: x.double()
+
+    def cut(x, y):
+        total = code(x).double() @ code(y).double()
+        unit = torch.exp2(torch.floor(torch.log2(total.abs().clamp_min(1e-30))) - 13)
+        return (torch.floor(total / unit) * unit).float()
+
+    words = "" if made == "inside" else ": float8_e4m3fn"
+    inputs = {"x": f"rows inner{words}", "y": f"inner cols{words}"}
+    reference = lambda x, y: (code(x) @ code(y)).float()  # noqa: E731
+    given = subject.of_functions(cut, reference, inputs, name="product", dtypes=("float32",))
+    given.codes = made == "inside"
+    assert Session(Given((given,), here=True), ["sizes"]).run().right == (accumulator == "of a Hopper")
+
+
 def test_an_index_into_nothing_is_no_input():
     """A dim that integers are below always has an element; an index that the reference refuses ends nothing."""
 
