@@ -435,7 +435,7 @@ def _forward(logits, labels, n_items, softcap, scaling, ignore_index, dlogits, B
 
 @functools.lru_cache
 def backward_programs(index):
-    """How many programs of 8 warps the GPU with this index holds: eight per SM, which has 64. None: the interpreter."""
+    """How many programs of 8 warps to start: eight per SM, as many as an H200's holds. index None: the interpreter."""
     return 8 * torch.cuda.get_device_properties(index).multi_processor_count if index is not None else 4
 
 
