@@ -1,15 +1,21 @@
 """What the same bits in any batch cost: for the guide to numerics, "The same row in another batch".
 
-`python benchmarks/batch_invariance.py` runs on this machine's GPU, takes a minute or two (the product is tuned for each
-number of rows), and writes `benchmarks/results/<device>/experiments/batch_invariance.json`. For a product and for
-decoding, under several numbers of rows: the time as it is and in a form in which a row has the same bits in any batch,
-that over the first, and how many of the row's elements have other bits than among the most rows.
+`python benchmarks/batch_invariance.py` runs on this machine's GPU and writes
+`benchmarks/results/<device>/experiments/batch_invariance.json`. For a product and for decoding, under several numbers
+of rows: the time as it is and in a form in which a row has the same bits in any batch, that over the first, and how
+many of the row's elements have other bits than among the most rows.
+
+The product is tuned for each number of rows, and most of that is compiling. So `--processes` compile first, each a part
+of what the search tries; the measurement finds their kernels in Triton's cache. All of it takes about a minute.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 
 import torch
 
@@ -50,6 +56,21 @@ def decoding(sequences: int = SEQUENCES[-1], keys: int = KEYS) -> dict[str, Call
     return {"usual": step, "invariant": functools.partial(step, num_splits=PARTS)}
 
 
+def compile_part(part: int, parts: int, rows: tuple[int, ...] = ROWS, width: int = WIDTH) -> int:
+    """Compile every `parts`th configuration of the product's search, from `part` on, for all numbers of rows. How many
+    calls came to their end."""
+    from annotated_examples.fast import matmul
+
+    done, tuned = 0, matmul.tuned_descriptor_kernel
+    tuned.configs = tuned.configs[part::parts]
+    for each in products(rows[-1], width).values() if tuned.configs else ():
+        for count in rows:
+            with contextlib.suppress(Exception):  # none of these configurations is for so few rows
+                each(count)
+                done += 1
+    return done
+
+
 def changed(call: Call, counts: tuple[int, ...]) -> dict[int, int]:
     """How many elements of the first row have other bits than among the most rows."""
     most = call(counts[-1])[0]
@@ -71,7 +92,14 @@ def values(times: Callable[[Callable], float]) -> dict[str, tuple[float | None, 
 
 
 def main() -> None:
-    options = experiment.parser(__doc__.split("\n\n")[0]).parse_args()
+    parser = experiment.parser(__doc__.split("\n\n")[0])
+    parser.add_argument("--processes", type=int, default=8, help="that compile at once (default: 8; 0: none)")
+    options = parser.parse_args()
+    if device.INTERPRET:
+        raise SystemExit("times need a GPU, and there is none here")
+    if options.processes:
+        with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
+            list(pool.map(compile_part, range(options.processes), [options.processes] * options.processes))
     gpu = Gpu()
     found = values(lambda call: gpu.milliseconds(call).median)
     experiment.write_experiment(NAME, options.results, {"values": experiment.rounded(found)})

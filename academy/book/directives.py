@@ -26,6 +26,7 @@ LINES = (
         "ladder",
         "figure",
         "training",
+        "experiment",
         "exercise",
         "exercises",
     ),

@@ -17,6 +17,7 @@
     [[ladder: softmax]]                                    a ladder, rung by rung: change, reason and gain
     [[figure: hardware/memory]]                            a picture, drawn by docs/figures/hardware.py
     [[training: capstone]]                                 committed loss curves and speeds of models that were trained
+    [[experiment: sanitizers]]                             the table of an experiment's committed results
     [[eq: LN-X]]                                           a tagged equation, drawn from its derivation, with a link
     [[tag: LN-X]]                                          a link to it, within a sentence
     [[bench: KEY]]                                         a measured number
@@ -39,6 +40,7 @@ from academy.book import facts, front_matter, layout, syntax
 from academy.book.directives import fenced, on_line
 from academy.book.splitter import SourceError, split
 from academy.book.texts import read
+from academy.results import experiments
 from academy.results.pages import Html
 from academy.site import (
     error_page,
@@ -295,6 +297,12 @@ class Lines(Preprocessor):
 
     def training(self, name: str) -> list[str]:
         return self.pieces(project_parts.training(name))
+
+    def experiment(self, name: str) -> list[str]:
+        if name not in experiments.TABLES:
+            self.conversion.problem(f"no experiment {name} has a table", f"[[experiment: {name}]]")
+            return [f"no {name}"]
+        return experiments.markdown(name, self.index.root)
 
     def benchmark(self, name: str) -> list[str]:
         return self.pieces(project_parts.results(name))

@@ -1,8 +1,11 @@
-"""What the judge does to an input before a kernel gets it."""
+"""What the judge does to an input before a kernel gets it, and how judges compare."""
+
+import json
 
 import torch
-from draw import WIDTH, Panel, Picture, picture
+from draw import WIDTH, Panel, Picture, bars, picture
 
+from academy.book import layout
 from academy.judge import layouts
 
 ROWS, COLUMNS = 2, 3
@@ -33,8 +36,8 @@ def hostile():
     shown = list(SHOWN.items())
     for part in (shown[:3], shown[3:]):
         panel, y = Panel(30 + 96 * len(part)), 0
-        for title, layout in part:
-            view = layout(x)
+        for title, lay in part:
+            view = lay(x)
             cells = lane(view)
             per_row = 14
             panel.text(0, y + 15, f"{title}: strides {tuple(view.stride())}", "small")
@@ -55,4 +58,40 @@ def hostile():
         "has a NaN in its result.",
         f"A matrix of {ROWS} x {COLUMNS}, laid out in memory in six ways. " + ". ".join(words) + ".",
         panels,
+    )
+
+
+@picture
+def granularity():
+    """Eight programs write a byte each; GSan has a clock for four."""
+    panel, width = Panel(124), WIDTH / 8
+    panel.text(0, 14, "what programs write", "small")
+    panel.cells(0, 20, 1, 8, (width, 30), lambda r, c: "a" if c < 4 else "b", lambda r, c: f"byte {c}")
+    panel.text(0, 74, "what GSan keeps a clock for", "small")
+    panel.cells(0, 80, 1, 2, (WIDTH / 2, 30), lambda r, c: "ab"[c], lambda r, c: f"word {c}: 4 programs, 1 clock")
+    return Picture(
+        "Eight programs, each with a byte of its own. GSan's memory of who was where is coarser than the kernel's "
+        "accesses, so that four programs look as if they had one place.",
+        "Eight cells, byte 0 to byte 7, each written by another program. Below them two cells of four bytes, for each of "
+        "which GSan keeps one clock.",
+        [panel],
+    )
+
+
+@picture
+def board():
+    """Which share of the faults each judge finds: the committed scoreboard."""
+    content = json.loads((layout.ROOT / "docs/guides/judged/scoreboard.json").read_text("utf-8"))
+    rows = [
+        (name, each["found"], f"{each['found']} of {each['faults']}, {each['alarms']} false")
+        for name, each in content["judges"].items()
+    ]
+    panel = Panel(40 * len(rows) + 10)
+    bars(panel, 14, rows, ["g"] + ["b"] * len(rows))
+    faults, right = (max(each[what] for each in content["judges"].values()) for what in ("faults", "right"))
+    return Picture(
+        f"Faults found, of {faults} kernels with a known one, and false alarms, of {right} right ones. Each judge in its own "
+        "words and with its own tolerances, all without a card.",
+        "Faults found and false alarms. " + ". ".join(f"{name}: {words}" for name, _, words in rows) + ".",
+        [panel],
     )

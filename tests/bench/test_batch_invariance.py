@@ -25,3 +25,16 @@ def test_each_value_has_its_ratio(monkeypatch):
     monkeypatch.setattr(experiment, "decoding", lambda: one)
     found = experiment.values(lambda call: float(next(times)))
     assert found["product/1/ratio"] == (6.0, "x") and found["decoding/64/usual_changed"] == (0, "elements")
+
+
+def test_a_part_of_the_search_is_compiled(monkeypatch):
+    """Here the search has one configuration, so the second part has none."""
+    from annotated_examples.fast import matmul
+
+    for part, calls in ((0, 4), (1, 0)):
+        kernel = matmul.tuned_descriptor_kernel
+        monkeypatch.setattr(kernel, "configs", list(kernel.configs[:1]))
+        monkeypatch.setattr(experiment, "TILES", dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16))
+        configurations = kernel.configs
+        assert experiment.compile_part(part, 2, (1, 24), 32) == calls
+        kernel.configs = configurations

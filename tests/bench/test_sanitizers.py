@@ -3,7 +3,6 @@
 import argparse
 import sys
 import time
-from collections import Counter
 
 import pytest
 
@@ -134,12 +133,7 @@ def test_a_public_function_under_a_stand_in(tmp_path, monkeypatch):
     assert row["verdict"] == "right", row
 
 
-def test_the_guide_counts_what_the_card_said():
-    content = figures.first(ROOT, "experiments/sanitizers")
-    count = Counter((row["sanitizer"], row["verdict"]) for row in content["rows"])
-    said = f"""on an {content["device"]} with Triton {content["versions"]["triton"]}. memcheck found nothing in
-    {count["memcheck", "right"]}, and GSan nothing in {count["gsan", "right"]}. {count["gsan", "skipped"]} got no
-    verdict from GSan, mostly because they took longer than 75 seconds under it.
-    In {count["gsan", "wrong"]} it reports"""
-    assert " ".join(said.split()) in " ".join((ROOT / "docs/guides/test-your-own-kernel.md").read_text("utf-8").split())
-    assert not any(count[sanitizer, "wrong"] for sanitizer in ("memcheck", "racecheck"))
+def test_the_two_writes_that_the_guide_explains_are_all_that_was_found():
+    rows = figures.first(ROOT, "experiments/sanitizers")["rows"]
+    found = {row["function"] for row in rows if row["verdict"] == "wrong"}
+    assert found <= {"fp8.linear.float8_linear", "fp8.linear.float8_linear_delayed"}

@@ -1,0 +1,64 @@
+"""Where tools disagree: each small kernel is what the page says of it; what it says of a card is in the results."""
+
+import json
+import re
+
+import pytest
+
+from academy.book.layout import ROOT
+from academy.judge import judge
+from academy.results import figures
+
+FOLDER = ROOT / "docs/guides/disagreements"
+PAGE = " ".join((ROOT / "docs/guides/where-tools-disagree.md").read_text("utf-8").split())
+#: File -> what the group *programs* finds, and in which line it says so; nothing where it is right.
+FOUND = {
+    "read_then_written": ("race in sum_kernel", "total_ptr"),
+    "handed_between_threads": ("tl.debug_barrier", "tl.load(tmp_ptr"),
+    "loaded_and_dropped": ("which nobody has written", "tl.load(tmp_ptr"),
+    "inside_the_allocation": ("outside a tensor", "tl.load(x_ptr"),
+    "neighbouring_bytes": None,
+    "padded_maximum": None,
+}
+
+
+def test_each_file_is_on_the_page_and_here():
+    files = {path.stem for path in FOLDER.glob("*.py")}
+    assert files == set(FOUND) == set(re.findall(r"\[\[code: docs/guides/disagreements/(\w+)\.py", PAGE))
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_its_numbers_are_right_in_the_interpreter(name):
+    report = judge(FOLDER / f"{name}.py", groups=["sizes"])
+    assert report.right, report
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_programs_touch(name):
+    report = judge(FOLDER / f"{name}.py", groups=["programs"])
+    if FOUND[name] is None:
+        assert report.right, report
+    else:
+        words, code = FOUND[name]
+        outcome = next(each for one in report.judged for each in one.wrong)
+        line = (FOLDER / f"{name}.py").read_text("utf-8").splitlines()[outcome.line - 1]
+        assert words in outcome.message and code in line
+
+
+def test_a_padded_maximum_is_the_same_function():
+    report = judge(FOLDER / "padded_maximum.py", groups=["exact"])
+    assert report.right, report
+
+
+def test_what_the_page_says_of_a_card_is_in_the_results():
+    content = figures.first(ROOT, "experiments/fpsan")
+    pair = "loss_then_gradient", "one_pass"
+    row = next(row for row in content["rows"] if (row["one"], row["two"]) == tuple(f"cross_entropy/{n}" for n in pair))
+    assert {key: set(each.values()) for key, each in row["sizes"].items()} == {
+        "odd: 5, 1031": {1.0}, "whole: 4, 8192": {0.0}}  # fmt: skip
+    assert f"On an {content['device']} two rungs of cross entropy, `{pair[0]}` and `{pair[1]}`" in PAGE
+    content = figures.first(ROOT, "experiments/sanitizers")
+    said = [row["message"] for row in content["rows"] if row["sanitizer"] == "gsan" and row["verdict"] == "wrong"]
+    assert said and all("Write after write race detected" in each and "common/transposed.py" in each for each in said)
+    assert f"GSan on an {content['device']} reports" in PAGE
+    assert json.dumps(content["rows"]).count("/work/") == 0
