@@ -83,15 +83,15 @@ def board():
     """Which share of the faults each judge finds: the committed scoreboard."""
     content = json.loads((layout.ROOT / "docs/guides/judged/scoreboard.json").read_text("utf-8"))
     rows = [
-        (name, each["found"], f"{each['found']} of {each['faults']}, {each['alarms']} false")
+        (name, each["found"] / each["faults"], f"{each['found']} of {each['faults']}")
         for name, each in content["judges"].items()
     ]
     panel = Panel(40 * len(rows) + 10)
     bars(panel, 14, rows, ["g"] + ["b"] * len(rows))
     faults, right = (max(each[what] for each in content["judges"].values()) for what in ("faults", "right"))
     return Picture(
-        f"Faults found, of {faults} kernels with a known one, and false alarms, of {right} right ones. Each judge in its own "
-        "words and with its own tolerances, all without a card.",
-        "Faults found and false alarms. " + ". ".join(f"{name}: {words}" for name, _, words in rows) + ".",
+        f"The share of {faults} kernels with a known fault that each judge finds, all of them without a card. The table says "
+        f"how many of {right} right kernels it blames.",
+        "Faults found. " + ". ".join(f"{name}: {words}" for name, _, words in rows) + ".",
         [panel],
     )

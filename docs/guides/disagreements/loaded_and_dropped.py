@@ -10,14 +10,14 @@ def pad_kernel(x_ptr, tmp_ptr, cols, BLOCK: tl.constexpr):
     row, offsets = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     inside = offsets < cols
     x = tl.load(x_ptr + row * cols + offsets, mask=inside)
-    tl.store(tmp_ptr + row * BLOCK + offsets, x, mask=inside)  # the rest of the row stays as it was allocated
+    tl.store(tmp_ptr + row * BLOCK + offsets, x, mask=inside)
 
 
 @triton.jit
 def sum_kernel(tmp_ptr, out_ptr, cols, BLOCK: tl.constexpr):
     row, offsets = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
-    x = tl.load(tmp_ptr + row * BLOCK + offsets).to(tl.float32)  # all of it
-    tl.store(out_ptr + row, tl.sum(tl.where(offsets < cols, x, 0.0)))  # and what nobody wrote is dropped
+    x = tl.load(tmp_ptr + row * BLOCK + offsets).to(tl.float32)
+    tl.store(out_ptr + row, tl.sum(tl.where(offsets < cols, x, 0.0)))
 
 
 def row_sums(x):

