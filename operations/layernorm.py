@@ -38,10 +38,10 @@ def layer_in_pytorch(module, x):
     return module.to(x.dtype)(x)
 
 
-def applied(name, kind):
+def applied(name, kind, **more):
     given = dict(reference=layer_in_pytorch, wrap=of_a_layer(kind))
     return Public(
-        name, {"x": "rows cols"}, (6, 1000), calls=[dict(wrap=of_one_layer(kind))], batch={"rows": ""}, **given
+        name, {"x": "rows cols"}, (6, 1000), calls=[dict(wrap=of_one_layer(kind))], batch={"rows": ""}, **given, **more
     )
 
 

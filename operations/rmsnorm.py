@@ -25,7 +25,10 @@ PUBLIC = [
         "add_rmsnorm", {"x": "rows cols", "residual": "rows cols", "weight": "cols"}, at=(6, 1000),
         more=[dict(eps=1e-3, offset=1.0)], batch={"rows": ""},
     ),
-    applied("apply_rmsnorm", torch.nn.RMSNorm),
+    applied(
+        "apply_rmsnorm", torch.nn.RMSNorm,
+        without={"non-finite": "beside an infinity PyTorch's fused kernel for GPUs gives NaN, and its steps give 0"},
+    ),
 ]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas

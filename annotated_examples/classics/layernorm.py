@@ -54,12 +54,12 @@ def layernorm_reference(x, weight=None, bias=None, eps=1e-5):
     return y if bias is None else y + bias
 
 
-# ## Forward: three trips over a row
+# ## Forward: three passes over a row
 #
 # One program takes one row. The result needs the standard deviation, and that needs the mean. So the program goes over
-# its row three times. If the row is a few kilobytes, only the first trip waits for memory; then the cache has it.
+# its row three times. If the row is a few kilobytes, only the first pass waits for memory; then the cache has it.
 #
-# Why not two trips, with the shortcut $E[x^2] - E[x]^2$ for the variance? It is true, but numerically bad. For a row
+# Why not two passes, with the shortcut $E[x^2] - E[x]^2$ for the variance? It is true, but numerically bad. For a row
 # around 10000 both terms are near 10⁸, where float32 numbers are 8 apart. A variance of 1 would be lost in that
 # rounding.
 #
@@ -76,7 +76,7 @@ def layernorm_forward_kernel(
     x_ptr += row * stride_xm
     y_ptr += row * N
 
-    # First trip: add up the row, lane by lane, in float32. The lanes themselves are added up once, after the loop.
+    # First pass: add up the row, lane by lane, in float32. The lanes themselves are added up once, after the loop.
     acc = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
         # The second chunk has two columns: `pid=0, start=4: mask = [1, 1, 0, 0]`. A zero doesn't disturb the sum:
@@ -92,7 +92,7 @@ def layernorm_forward_kernel(
     # takes two float32.
     mean = tl.div_rn(tl.sum(acc, axis=0), tl.cast(N, tl.float32))
 
-    # Second trip: add up the squared distances from the mean.
+    # Second pass: add up the squared distances from the mean.
     acc = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -111,7 +111,7 @@ def layernorm_forward_kernel(
     tl.store(mean_ptr + row, mean)
     tl.store(rstd_ptr + row, rstd)
 
-    # Third trip: [[tag: LN-Y]]. If a caller leaves out weight or bias, `None` is passed instead of the pointer. That is
+    # Third pass: [[tag: LN-Y]]. If a caller leaves out weight or bias, `None` is passed instead of the pointer. That is
     # known when the kernel is compiled, so these lines are simply missing from that version.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
@@ -131,7 +131,7 @@ def layernorm_forward_kernel(
 #
 # [[tag: LN-X]] starts from $G$, here `g`: the upstream gradient, times the weight. It subtracts two things. One is the
 # average of `g`: that is what the mean passes back. The other is what the standard deviation passes back: the
-# normalised row, times the average of `g` · `x_hat`. Both averages run over the row, so there are two trips: one for
+# normalised row, times the average of `g` · `x_hat`. Both averages run over the row, so there are two passes: one for
 # the averages, one for the result.
 @triton.jit
 def layernorm_backward_kernel(
@@ -147,7 +147,7 @@ def layernorm_backward_kernel(
     mean = tl.load(mean_ptr + row)
     rstd = tl.load(rstd_ptr + row)
 
-    # First trip: the two averages.
+    # First pass: the two averages.
     acc_g = tl.zeros((BLOCK_N,), tl.float32)
     acc_gx = tl.zeros((BLOCK_N,), tl.float32)
     for start in range(0, N, BLOCK_N):
@@ -159,7 +159,7 @@ def layernorm_backward_kernel(
             # The product: `pid=1, start=0: g = [0, 4, 1, 0]`. Why isn't it a plain `*`? The compiler may fuse a product
             # and the sum or difference that uses it into one instruction, which rounds only the end result. `tl.fma(a,
             # b, c)` is that instruction, $a b + c$ rounded once. With zero for `c` it is a product that is rounded
-            # here and nowhere else, so `g` is the same number in both trips.
+            # here and nowhere else, so `g` is the same number in both passes.
             g = tl.fma(g, tl.load(weight_ptr + offs_n, mask=mask, other=0.0).to(tl.float32), 0.0)
         # The normalised row, computed again: `pid=0, start=0: x_hat = [-1.00, 0.00, -1.00, 0.00]`. Lanes past the end
         # of the row hold (0 − mean) · rstd, which means nothing, but `g` is zero there: they add nothing to either sum.
@@ -172,8 +172,8 @@ def layernorm_backward_kernel(
     mean_g = tl.div_rn(tl.sum(acc_g, axis=0), tl.cast(N, tl.float32))
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
-    # Second trip, out of the cache if the row fits: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`. It matters
-    # that `g` is the same number as in the first trip: in a row of one column it is its own average (dividing by 1 is
+    # Second pass, out of the cache if the row fits: `pid=0, start=0: dx = [0.333, -0.083, -0.167, -0.083]`. It matters
+    # that `g` is the same number as in the first pass: in a row of one column it is its own average (dividing by 1 is
     # exact), and `dx` must be exactly zero.
     for start in range(0, N, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)

@@ -28,10 +28,10 @@ more down the columns. [The fast version](../fast/rmsnorm.py) reads them once.
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴. `residual` has the shape and dtype of `x`. `weight` is a vector as long as a row,
 in any of these dtypes, or None: then nothing is scaled, whatever the offset. `eps=None` means the distance from 1 to
-the next number in the dtype of `x`. (`nn.RMSNorm` takes float32's, for 16-bit numbers, too.) Results have the dtype of
-`x`. All arithmetic is float32; the sum is rounded to the dtype of `x` once, and what is normalised is the rounded sum.
-No input is ever written to, the upstream gradients included. A NaN in `x` makes its row NaN. An infinity becomes NaN
-and the rest of its row 0, as in PyTorch.
+the next number in float32, the dtype of all arithmetic, as in `nn.RMSNorm`. Results have the dtype of `x`. The sum is
+rounded to the dtype of `x` once, and what is normalised is the rounded sum. No input is ever written to, the upstream
+gradients included. A NaN in `x` makes its row NaN. An infinity becomes NaN and the rest of its row 0, as the formula
+says and PyTorch's own steps do. (Its fused kernel for GPUs makes the whole row NaN.)
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -50,7 +50,7 @@ from annotated_examples.common.rows import as_rows, row_stride, rows_contract
 # The formula in PyTorch; in float64 it is what the kernels are measured against. `eps` is inside the root, so a row of
 # zeros isn't divided by zero.
 def rmsnorm_reference(x, weight=None, eps=1e-6, *, offset=0.0):
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
     y = x * torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + eps)
     return y if weight is None else y * (offset + weight)
 
@@ -324,7 +324,7 @@ def contract(x, residual, weight, eps, offset):
         checks.same_dtype(x=x, residual=residual)
         checks.same_shape(x=x, residual=residual)
     checks.shape("weight", weight, x.shape[-1:], "the last dimension of x")
-    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
     checks.number("eps", eps, at_least=0)
     checks.number("offset", offset)
     return float(eps), float(offset)
@@ -337,7 +337,7 @@ def rmsnorm(x, weight=None, eps=1e-6, *, offset=0.0):
     Args:
         x: tensor of shape (..., N), float32, float16 or bfloat16, any strides.
         weight: scale of each column, shape (N,), any of these dtypes, or None: then nothing is scaled.
-        eps: added to the mean of squares under the root, a finite number of at least 0; None: `finfo(x.dtype).eps`.
+        eps: added to the mean of squares under the root, a finite number of at least 0; None: 2⁻²³, as `nn.RMSNorm`.
         offset: added to the weight in float32, such as 1.0 for Gemma. Without a weight it has no effect.
 
     Returns:

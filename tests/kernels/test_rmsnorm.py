@@ -169,11 +169,14 @@ def test_eps(module, eps):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-def test_eps_none_is_the_spacing_at_one(module, dtype):
+def test_eps_none_is_that_of_the_module(module, dtype):
+    """Float32's, for 16-bit numbers too."""
     inputs = rows_and_weight(3, 20, dtype=dtype, scale=0.01)
     function = lambda x, weight: module.rmsnorm(x, weight, None)  # noqa: E731
-    reference = lambda x, weight: pytorch(x, weight, torch.finfo(dtype).eps)  # noqa: E731
+    reference = lambda x, weight: pytorch(x, weight, 2.0**-23)  # noqa: E731
     harness.assert_right(function, reference, inputs, randn(3, 20, dtype=dtype))
+    layer = torch.nn.RMSNorm(20, device=DEVICE, dtype=dtype)  # its eps is None
+    torch.testing.assert_close(module.apply_rmsnorm(layer, inputs["x"]), layer(inputs["x"]))
 
 
 @pytest.mark.parametrize(

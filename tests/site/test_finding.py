@@ -179,11 +179,11 @@ def test_the_bar_says_where_the_reader_is(browser, address):
     browser.run("document.querySelector('.k-sections > summary').focus()")
     browser.press("Enter")
     names = browser.run("[...document.querySelectorAll('.k-sections nav a')].map(a => a.textContent)")
-    assert names[:2] == ["Reference", "Forward: three trips over a row"]
+    assert names[:2] == ["Reference", "Forward: three passes over a row"]
     browser.press("Tab")
     browser.press("Tab")
     browser.press("Enter")
-    browser.wait(f"{current} === 'Forward: three trips over a row'")
+    browser.wait(f"{current} === 'Forward: three passes over a row'")
     assert not browser.run("document.querySelector('.k-sections').open")
     progress = "+getComputedStyle(document.querySelector('.k-bar')).getPropertyValue('--k-progress')"
     before = browser.run(progress)
