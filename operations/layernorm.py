@@ -10,6 +10,7 @@ from academy.judge.public import Public
 
 LESSON = "classics.layernorm"
 FAST = "fast.layernorm"
+PARTS = ["gluon.layernorm_backward"]
 FUNCTION = "layernorm"
 AXES = ("rows", "columns")
 DERIVATION = "layernorm"
@@ -132,6 +133,16 @@ def more_rows_than_programs(module, X, gamma, beta, nabla_Y, varepsilon):
     return y, {"X": dX, "gamma": dgamma, "beta": dbeta}
 
 
+@case(
+    modules="gluon.layernorm_backward", returns="LN-Y", gradients=GRADIENTS, pytorch=layer_norm,
+    sizes={"m": 7, "n": 128}, dtypes=("float16", "bfloat16"),
+)  # fmt: skip
+def one_trip(module, X, gamma, beta, nabla_Y, varepsilon):
+    y, mean, rstd = module.layernorm_forward(X, gamma, beta, varepsilon)
+    dX, dgamma, dbeta = module.layernorm_backward(nabla_Y, X, gamma, beta, mean, rstd, num_warps=1)
+    return y, {"X": dX, "gamma": dgamma, "beta": dbeta}
+
+
 def far_from_zero(X):
     """A mean that is rounded once is off by a good part of the deviation."""
     return {"X": 1e4 + X / 64, "varepsilon": 1e-9}
@@ -200,6 +211,7 @@ def lesson_cost(shape, dtype, partial_rows):
 EXAMPLES = {
     LESSON: lesson_cost((5, 6), torch.float32, partial_rows=2),
     FAST: cost((7, 6), torch.float32),
+    "gluon.layernorm_backward": {"backward": cost((6, 128), torch.float16)["backward"]},
 }
 BENCH = dict(
     shapes=[(32768, 4096), (8192, 8192), (65536, 1024)]  # then widths of models, and two odd ones

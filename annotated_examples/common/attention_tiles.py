@@ -66,11 +66,14 @@ class TileSizes(NamedTuple):
 
 
 # Programs that run at the same time read the keys and values of a few heads, or their queries and upstream gradients.
-# These should stay in the L2 cache. We count on 2²⁵ bytes of it, 32 of an H100's 50 MiB and of an H200's 60. A power of
-# two, so that few kernels are compiled.
+# These should stay in the L2 cache. For up to 8 heads we count on 2²⁵ bytes of it, 32 of an H100's 50 MiB and of an
+# H200's 60. Of short sequences more heads are done at a time, up to 32 of 2²³ bytes together: then programs that run at
+# the same time have tiles of nearly the same length. Forward that saves 3 to 4 % of the time, with 16 x 16 causal heads
+# of 1024 tokens and 64 numbers on an H200. A power of two, so that few kernels are compiled.
 def heads_at_a_time(rows, q):
     bytes_of_a_head = 2 * max(rows, 1) * q.shape[-1] * q.element_size()
-    return 1 << max(min(2**25 // bytes_of_a_head, 8), 1).bit_length() - 1
+    heads = max(min(2**25 // bytes_of_a_head, 8), min(2**23 // bytes_of_a_head, 32), 1)
+    return 1 << heads.bit_length() - 1
 
 
 def constants(table, q, options, BLOCK_M, BLOCK_N, rows):

@@ -250,6 +250,8 @@ def attention_forward_kernel(
 # programs on an SM: in registers, and in shared memory for `STAGES` tiles of keys and of values. The
 # descriptors are made here, one per tensor; what they can't describe goes to the lesson's kernels.
 FORWARD = {64: TileSizes(128, 128, 3, 4), 128: TileSizes(64, 64, 3, 4)}
+# Of short sequences a good part of all tiles lies on the diagonal, where half of a tile of 128 keys is masked.
+SHORT = FORWARD | {64: TileSizes(128, 64, 3, 4)}
 
 
 def attention_forward(
@@ -260,7 +262,8 @@ def attention_forward(
         return lesson.attention_forward(
             q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
-    known = constants(FORWARD, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
+    table = SHORT if options.max_seqlen_k <= 1024 else FORWARD
+    known = constants(table, q, options, BLOCK_M, BLOCK_N, options.max_seqlen_k)
     known["HALVES"] = HALVES or (2 if known["BLOCK_M"] > 64 else 1)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     B = batches(q, cu_seqlens_q)

@@ -397,7 +397,20 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M
 # `dweight` and one for `dbias`, with a row for each program that shares the rows, in one piece of memory. A single
 # program has nothing to share: it stores `dweight` and `dbias` themselves, and the second launch is saved. So where
 # there are few tiles, one program takes them all. What is None isn't computed.
+#
+# On a Hopper card rows of 8193 to 16384 16-bit numbers go [below Triton](../gluon/layernorm_backward.py), where a row
+# waits in shared memory and is read from there twice. There must be enough of them: each program's sums of columns have
+# to be added up in the end.
 FEW_TILES = 8
+ENOUGH_ROWS = 1024
+
+
+def goes_below_triton(rows, N, weight, index):
+    """Whether these rows (M, N) have a kernel of their own. (`torch.compile` can't look into its launch.)"""
+    if torch.compiler.is_compiling() or device.INTERPRET or not device.has("gluon", index):
+        return False
+    halves = rows.element_size() == 2 and (weight is None or weight.element_size() == 2)
+    return halves and 8192 < N <= 16384 and N % 64 == 0 and len(rows) >= ENOUGH_ROWS
 
 
 @replayed
@@ -413,6 +426,11 @@ def layernorm_backward(
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, COLUMNS=COLUMNS, num_warps=num_warps)
     N, wanted = operator.index(x.shape[-1]), (needs[0], needs[1] and weight is not None, needs[2] and bias is not None)
     M = x.numel() // max(N, 1)
+    if BLOCK_N is None and goes_below_triton(as_rows(x), N, weight, x.device.index):
+        from annotated_examples.gluon import layernorm_backward as below_triton  # only a Hopper card needs it
+
+        dx, *sums = below_triton.layernorm_backward(as_rows(dy), as_rows(x), weight, bias, mean, rstd, needs=needs)
+        return None if dx is None else dx.view(x.shape), *sums
     like = torch.empty_like if x.numel() else torch.zeros_like
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wanted[0] else None
     dweight = like(weight, memory_format=torch.contiguous_format) if wanted[1] else None

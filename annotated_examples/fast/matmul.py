@@ -159,9 +159,8 @@ def set_block_shapes(arguments):
             arguments[name].block_shape = shape
 
 
-# What to try. That includes the order of the tiles: groups of 4, 8 or 16 rows. Stages are limited by shared memory, of
-# which a program may have 227 KB: a step along K of 128 x 256 tiles takes 48 KB. Small tiles take longer steps along K,
-# of 128 or more. Every step has a fixed price, the wait for its copies, and this way there are fewer.
+# What to try, with groups of 4 to 32 rows of tiles. Stages are limited by shared memory, of which a program may have
+# 227 KB: a step along K of 128 x 256 tiles takes 48 KB. Small tiles take longer steps: each has to wait for its copies.
 #
 # The last five are for few rows. Then the product is as fast as B arrives from memory, and what counts is how many
 # bytes are on their way at any time. Tiles of 16 rows leave nearly all of the shared memory to B: at 16 x 8192 x 8192
@@ -169,6 +168,7 @@ def set_block_shapes(arguments):
 DESCRIPTOR_CONFIGURATIONS = [
     configuration(128, 128, 64, 8, 8, 4, set_block_shapes),
     configuration(128, 256, 64, 8, 8, 3, set_block_shapes),
+    configuration(128, 256, 64, 32, 8, 3, set_block_shapes),
     configuration(128, 256, 64, 16, 8, 4, set_block_shapes),
     configuration(128, 256, 64, 4, 8, 4, set_block_shapes),
     configuration(256, 128, 64, 8, 8, 3, set_block_shapes),
@@ -186,9 +186,15 @@ DESCRIPTOR_CONFIGURATIONS = [
 ]
 
 
-# There is no need to try what can't win: tiles of 16 rows for many rows, or of 128 for few.
+# No need to try what can't win: tiles of 16 rows for many rows, or of 128 for few. Nor anything but groups of 32 for
+# the logits of a vocabulary: groups of 8 read the weights 8 times, these twice. A search, whose trials are too short to
+# make the card hot, chose what takes [[bench: matmul_autotuned/ladder/vocabulary, as searched for/vocabulary_ms]].
+# These take [[bench: matmul_autotuned/ladder/vocabulary, groups of 32/vocabulary_ms]], cuBLAS [[bench:
+# matmul_autotuned/ladder/vocabulary, cuBLAS/vocabulary_ms]].
 def with_fitting_rows(configurations, arguments, **options):
-    rows = arguments["M"]
+    rows, columns = arguments["M"], arguments["N"]
+    if rows >= 4096 and rows * columns >= 2**29:
+        return [c for c in configurations if c.kwargs["GROUP_M"] == 32]
     tallest, lowest = (16, 16) if rows <= 32 else (64, 64) if rows <= 64 else (256, 64)
     return [c for c in configurations if lowest <= c.kwargs["BLOCK_M"] <= tallest]
 

@@ -38,8 +38,7 @@ operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven 
 
 **What it takes in memory.** The sums for dQ are float32 and need memory of their own, 4 · D bytes for each query, until
 the call is over. Besides o, the log-sum-exp and the gradients, the kernels in Triton hold one number for each query.
-Could dQ be written in place, into the front of the sums? Then the gradient would hold on to twice the memory it needs,
-for as long as it lives.
+Could dQ be written in place, into the front of the sums? Then the gradient would hold on to twice the memory it needs.
 
 **Measured on an H200**, in one run, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers:
 
@@ -52,8 +51,7 @@ for as long as it lives.
 | unmasked, two kernels in Triton | [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/Triton.ms]] |
 | unmasked, cuDNN | [[bench: gluon_flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).ms]] |
 
-**Where it falls behind.** Each launch makes seven descriptors in Python. So small calls stay in Triton; [the fast
-version](../fast/flash_attention.py) decides.
+**Where it falls behind.** Each launch makes seven descriptors in Python. So small calls stay in Triton.
 
 **Without a GPU** it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
 
@@ -74,7 +72,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from annotated_examples.attention.flash_attention import attention, attention_forward, flash_attention_reference
 from annotated_examples.common.attention import contract
-from annotated_examples.common.attention_tiles import fits, heads_at_a_time
+from annotated_examples.common.attention_tiles import fits
 from annotated_examples.common.constants import LOG2E
 from annotated_examples.common.hopper import described, matrix, programs, tma_load, tma_store
 from annotated_examples.common.hopper_sums import pass_turn, tma_add, wait_for_turn
@@ -477,9 +475,18 @@ def attention_backward_kernel(
 # ## The launcher
 #
 # Heads of 64 numbers have half as large sums, and room for tiles of 128 queries. What fills shared memory decides how
-# many stages there are. Under a causal mask as many heads are done at a time as fit in L2. Without one two are best, or
-# four of 64 numbers: we measured it, and don't know why.
+# many stages there are. Without a mask two heads at a time are best, or four of 64 numbers; we don't know why.
 TILES = {64: (128, 2, 4), 128: (64, 3, 2)}
+
+
+# Under a causal mask a tile of late keys waits in each of its few steps until all earlier keys have had their turn: the
+# less, the more heads lie between two tiles of a head. But L2 should hold their queries, upstream gradients and sums,
+# 2²⁴ bytes at best. Of 16 x 16 heads of 64 numbers and 1024 tokens these are 32, [[bench:
+# flash_attention/ladder/backward, 32 heads/short_ms]]; 8 take [[bench: flash_attention/ladder/backward, 8
+# heads/short_ms]], cuDNN [[bench: flash_attention/ladder/backward, cuDNN/short_ms]].
+def causal_heads(q, group):
+    heads = max(2**24 // (8 * q[0, 0].numel() * group), 4 if group == 1 else 2)
+    return 1 << min(heads, 64).bit_length() - 1
 
 
 @replayed
@@ -514,8 +521,8 @@ def attention_backward(
         *(described(x, [1, 1, BLOCK_M, D]) for x in (q, do)), *(described(x, [1, 1, 64, D]) for x in (k, v)),
         described(sums, [1, 1, BLOCK_M, D // 2]), *(described(x, [1, 1, 64, D]) for x in (dk, dv)),
         lse2, delta, turn, turn[-2:], (sums, dq, T), (B * Hk, Hk, H // Hk, tiles_m, tiles_n, S), float(options.scale),
-        D=D, HEADS=HEADS or (heads_at_a_time(T, q) if causal else heads), BLOCK_M=BLOCK_M, STAGES=STAGES, CAUSAL=causal,
-        RAGGED=S % 128 > 0, num_warps=4,
+        D=D, HEADS=HEADS or (causal_heads(q, H // Hk) if causal else heads), BLOCK_M=BLOCK_M, STAGES=STAGES,
+        CAUSAL=causal, RAGGED=S % 128 > 0, num_warps=4,
     )  # fmt: skip
     return dq, dk, dv, None
 

@@ -19,7 +19,7 @@ import torch
 from academy.runtime import device
 from academy.compiler import catching
 from academy.compiler.cards import card
-from annotated_examples.gluon import flash_attention, flash_attention_backward, matmul, tile_copy
+from annotated_examples.gluon import flash_attention, flash_attention_backward, layernorm_backward, matmul, tile_copy
 
 #: What one can ask of `matmul_forward`: the default first.
 MATMULS = [
@@ -43,6 +43,10 @@ def main() -> None:
             tile_copy.copy_forward(x)
             if dtype == torch.float32:
                 continue
+            row, numbers = torch.empty(16384, dtype=dtype, device=device.DEVICE), x[:, 0].float().contiguous()
+            for columns in (16384, 9216) if every else (16384,):
+                rows = torch.empty(512, columns, dtype=dtype, device=device.DEVICE)
+                layernorm_backward.layernorm_backward(rows, rows, row[:columns], row[:columns], numbers, numbers)
             for right in (x.T, torch.empty(1024, 512, dtype=dtype, device=device.DEVICE)) if every else (x.T,):
                 for options in MATMULS if every else (MATMULS[0], MATMULS[4]):
                     matmul.matmul_forward(x, right, **options)

@@ -16,6 +16,7 @@ from academy.judge import accuracy, mutants, waits
 from annotated_examples.gluon import (
     flash_attention,
     flash_attention_backward,
+    layernorm_backward,
     matmul,
     scaled_matmul,
     tile_copy,
@@ -124,12 +125,31 @@ def check_codes(module, seeds=(0, 1)):
                 assert torch.equal(module.promoted_forward(*given, **tiles).cpu(), wanted), (groups, seed)
 
 
+def check_norms(module, seeds=(0, 1)):
+    """More rows a program than buffers, three lines in room for four, with a weight and without one."""
+    for seed in seeds:
+        with schedule(seed):
+            x, dy, weight, bias = drawn(14, 192), drawn(14, 192), drawn(192), drawn(192)
+            for parameters in (weight, bias), (None, None):
+
+                def of_pytorch(dtype, x=x, dy=dy, given=parameters):
+                    leaves = [None if t is None else t.detach().to(dtype).requires_grad_() for t in (x, *given)]
+                    y = torch.nn.functional.layer_norm(leaves[0], (192,), *leaves[1:], 1e-5)
+                    return torch.autograd.grad(y, [t for t in leaves if t is not None], dy.to(dtype))
+
+                mean, rstd = x.float().mean(1), (x.float().var(1, unbiased=False) + 1e-5).rsqrt()
+                found = module.layernorm_backward(dy, x, *parameters, mean, rstd, STAGES=2, num_warps=1)
+                for name, ours, theirs, exact in zip("xwb", found, of_pytorch(x.dtype), of_pytorch(torch.float64)):
+                    accuracy.check(f"d{name}", ours, theirs, exact)
+
+
 def test_copies_products_and_attention_are_right_in_two_schedules():
     check_codes(scaled_matmul)
     check_copies(tile_copy)
     check_products(matmul)
     check_attention(flash_attention)
     check_gradients(flash_attention_backward)
+    check_norms(layernorm_backward)
 
 
 @pytest.mark.nightly
@@ -142,15 +162,17 @@ def test_no_false_alarm_in_fifty_schedules(part):
     check_attention(flash_attention, seeds)
     check_gradients(flash_attention_backward, seeds)
     check_codes(scaled_matmul, seeds)
+    check_norms(layernorm_backward, seeds)
 
 
 #: What only costs time if it is wrong, without the line, and the reason.
 ONLY_SPEED = {
+    "delete of `mbarrier.wait(bar, phase)`": "the second wait for the row is there for the compiler alone",
     "miscount of `warpgroup_mma_wait(3, deps=(dv,))`": "the waits for dQ and dK cover dV, and this one frees P earlier",
 }
 CHECKS = {
     tile_copy: check_copies, matmul: check_products, flash_attention: check_attention,
-    flash_attention_backward: check_gradients, scaled_matmul: check_codes,
+    flash_attention_backward: check_gradients, scaled_matmul: check_codes, layernorm_backward: check_norms,
 }  # fmt: skip
 MUTANTS = [(module, mutant) for module in CHECKS for mutant in waits.mutants(Path(module.__file__).read_text("utf-8"))]
 FEW = {mutant.name for module in CHECKS for mutant in mutants.sample([m for o, m in MUTANTS if o is module], 4)}
@@ -389,7 +411,8 @@ def compiled(*words):
     assert not problems
     assert {entry["kernel"] for entry in found} == {
         "copy_lanes_kernel", "copy_tile_kernel", "copy_ring_kernel", "matmul_tile_kernel", "matmul_kernel",
-        "attention_kernel", "row_numbers_kernel", "attention_backward_kernel",
+        "attention_kernel", "row_numbers_kernel", "attention_backward_kernel", "layernorm_backward_kernel",
+        "partial_sums_kernel",
     }  # fmt: skip
     return found
 

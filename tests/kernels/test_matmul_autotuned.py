@@ -168,7 +168,7 @@ def searched(tuner, function):
 
 def every_configuration_ran(tuner, rows=None):
     """All of them, or those that suit so many rows."""
-    expected = tuner.configs if rows is None else fast.with_fitting_rows(tuner.configs, {"M": rows})
+    expected = tuner.configs if rows is None else fast.with_fitting_rows(tuner.configs, {"M": rows, "N": 1})
     assert set(tuner.configs_timings) == set(expected), "not every configuration was timed"
     assert max(times[0] for times in tuner.configs_timings.values()) < float("inf"), "a configuration can't run"
 
@@ -298,8 +298,15 @@ def test_what_no_descriptor_fits():
 
 @pytest.mark.parametrize(("rows", "tall"), [(1, {16}), (32, {16}), (33, {64}), (64, {64}), (65, {64, 128, 256})])
 def test_configurations_that_suit_the_rows(rows, tall):
-    kept = fast.with_fitting_rows(fast.DESCRIPTOR_CONFIGURATIONS, {"M": rows})
+    kept = fast.with_fitting_rows(fast.DESCRIPTOR_CONFIGURATIONS, {"M": rows, "N": 4096})
     assert {configuration.kwargs["BLOCK_M"] for configuration in kept} == tall
+
+
+def test_one_configuration_for_the_logits_of_a_vocabulary():
+    """Weights that don't fit into L2 are read as seldom as possible; a product a little smaller is searched for."""
+    kept = lambda M, N: fast.with_fitting_rows(fast.DESCRIPTOR_CONFIGURATIONS, {"M": M, "N": N})  # noqa: E731
+    assert [(c.kwargs["GROUP_M"], c.num_stages) for c in kept(8192, 128256)] == [(32, 3)]
+    assert len(kept(4096, 65536)) > 1 and len(kept(2048, 2**20)) > 1
 
 
 # ---------------------------------------------------------------- fast: the last wave
