@@ -182,14 +182,14 @@ def fast_sums_with_one_scale(module, a, b, sigma, tau, beta):
 fast_sums_with_one_scale.pytorch(one_scale_each.said["pytorch"])
 
 
-# Below Triton: tiles of 128 x 16.
+# Below Triton: tiles of 128 x 16 and of 256 x 16.
 @case(
     modules="gluon.scaled_matmul", returns="SM-row", values=representable, sizes={"M": 70, "N": 12, "G": 3, "n": 40},
     dtypes=("float32",), forward_only=True,
 )  # fmt: skip
 def promoted_rows(module, a, b, s, t, beta):
     left, right = codes(a, b)
-    tiles = dict(BLOCK_N=16, BLOCK_K=32, GROUPS=2, STAGES=2, GROUP_M=2)
+    tiles = dict(BLOCK_N=16, BLOCK_K=32, SUMS=2, STAGES=2, GROUP_M=2)
     return module.promoted_forward(left, right, s[:, None], t[None], beta, torch.float32, False, **tiles)
 
 
@@ -208,7 +208,7 @@ def one_block_wide(M, G, n, N):
 )  # fmt: skip
 def promoted_blocks(module, a, b, U, V, beta):
     left, right = codes(a, b)
-    tiles = dict(BLOCK_N=16, BLOCK_K=32, GROUPS=3, STAGES=2, GROUP_M=2)
+    tiles = dict(BLOCK_N=16, BLOCK_K=32, SUMS=4, STAGES=2, GROUP_M=2)
     return module.promoted_forward(left, right, U, V[:, :1].to(U), beta, torch.float32, True, **tiles)
 
 

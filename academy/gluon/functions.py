@@ -219,8 +219,11 @@ def make_tensor_descriptor(
     return units.Descriptor(memory, sizes, steps, block, unwrap(layout), unwrap(padding_option) == "nan", base.name)
 
 
-def _assembly(asm: Any, constraints: Any, args: Any, *rest: Any) -> Steps:
-    """What Gluon has only as inline assembly: named barriers, and the wait until copies have arrived."""
+def _assembly(asm: Any, constraints: Any, args: Any, *rest: Any, **_: Any) -> Steps:
+    """What Gluon has only as inline assembly: named barriers, the wait until copies have arrived, and a number's copy,
+    which is for the compiler's sake."""
+    if unwrap(asm) == "mov.b32 $0, $1;":
+        return args[0]
     if found := re.match(r"\s*cp\.async\.bulk\.wait_group\s+(\d+)\s*;", unwrap(asm)):
         yield from units.arrival_wait(int(found.group(1)))
         return args[0]

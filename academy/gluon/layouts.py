@@ -68,8 +68,11 @@ def linear(layout: Any, shape: tuple[int, ...]) -> Linear:
     if isinstance(layout, gl.DistributedLinearLayout):
         bases = (layout.reg_bases, layout.lane_bases, layout.warp_bases)
         registers, lanes, warps = (tuple(tuple(basis) for basis in each) for each in bases)
-        if tuple(layout.shape) != shape:
+        if len(layout.shape) != len(shape) or any(size > own for size, own in zip(shape, layout.shape)):
             raise NoLinearForm(f"{short(layout)} is for a tile of {list(layout.shape)}, not of {list(shape)}")
+        # Of a smaller tile, such as one that will be broadcast, several threads hold the same element.
+        inside = lambda basis: tuple(part if part < size else 0 for part, size in zip(basis, shape))  # noqa: E731
+        registers, lanes, warps = (tuple(map(inside, each)) for each in (registers, lanes, warps))
         return Linear(shape, registers, lanes, warps)
     raise NotModelled(f"the simulator doesn't know {type(layout).__name__}")
 

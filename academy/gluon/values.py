@@ -66,6 +66,19 @@ def rounded(values: Any, dtype: Any) -> np.ndarray:
     return values.astype(numpy_type(dtype))
 
 
+def reinterpreted(values: Any, source: Any, target: Any) -> np.ndarray:
+    """The same bits, read as another dtype of that width."""
+    width = source.primitive_bitwidth
+    need(width == target.primitive_bitwidth >= 8, f"{source} can't be read as {target}: another width")
+    bits = np.ascontiguousarray(values)
+    if source in _SMALL_FLOATS:
+        bits = torch.from_numpy(bits).to(_SMALL_FLOATS[source]).view(getattr(torch, f"int{width}")).numpy()
+    if target in _SMALL_FLOATS:
+        small = torch.from_numpy(bits.view(f"int{width}")).view(_SMALL_FLOATS[target])
+        return small.float().numpy().reshape(np.shape(values))
+    return bits.view(numpy_type(target)).reshape(np.shape(values))
+
+
 def result_type(one: Any, other: Any) -> Any:
     """Of two dtypes in one operation: Triton's rules."""
     if one == other:
@@ -148,8 +161,9 @@ class Tensor:
         return Tensor(rounded(values, kind), kind, layout)
 
     def to(self, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Tensor:
-        need(not unwrap(bitcast), "the simulator has no bitcast")
-        return self.like(rounded(self.values, unwrap(dtype)), unwrap(dtype))
+        dtype = unwrap(dtype)
+        change = reinterpreted(self.values, self.dtype, dtype) if unwrap(bitcast) else rounded(self.values, dtype)
+        return self.like(change, dtype)
 
     def reshape(self, *shape: Any) -> Tensor:
         sizes = tuple(int(unwrap(size)) for size in (shape[0] if isinstance(shape[0], (list, tuple)) else shape))

@@ -285,7 +285,7 @@ def _descriptor(kernel: Any, tiles: Tiles) -> Any:
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.nvidia import hopper
 
-    layout = gl.NVMMASharedLayout.get_default_for(tile, tl.dtype(canonicalize_dtype(base.dtype)))
+    layout = gl.NVMMASharedLayout.get_default_for(tile, tl.str_to_ty(canonicalize_dtype(base.dtype), None))
     return hopper.TensorDescriptor(base, shape, strides, tile, layout)
 
 

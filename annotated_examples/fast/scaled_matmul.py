@@ -20,10 +20,9 @@ r"""
 
 All of these are times of a CUDA graph.
 
-**Where it falls behind.** With promoted sums and with scales of blocks at 4096, and wherever tiles of 192 x 128 don't
-fill the last wave: [the page below Triton](../gluon/scaled_matmul.py) says by how much, and what was tried. With fast
-sums and one scale a tensor at 8192 the library is ahead in one run and this file in the next, as the card's power is
-the limit. More than 32 rows leave room for fewer steps in flight: 33 take
+**Where it falls behind.** With 128 rows and one scale a tensor: [the page below Triton](../gluon/scaled_matmul.py) says
+by how much, and what was tried. At 8192, with one scale a tensor or a row, the library is ahead in one run and this
+file in the next, as the card's power is the limit. More than 32 rows leave room for fewer steps in flight: 33 take
 [[bench: scaled_matmul/ladder/few rows/33_rows_ms]] and 64 [[bench: scaled_matmul/ladder/few rows/64_rows_ms]], and with
 one scale a tensor the library takes [[bench: scaled_matmul/ladder/torch, one scale a tensor/33_rows_ms]] and
 [[bench: scaled_matmul/ladder/torch, one scale a tensor/64_rows_ms]].

@@ -237,9 +237,9 @@ def test_check(check, module):
 
 
 def promoted(module):
-    """Below Triton: more tiles than programs, both numbers of groups, tails, and NaN behind every end."""
+    """Below Triton: more tiles than programs, one sum in a group and two, tails, and NaN behind every end."""
     tiles = dict(BLOCK_N=16, BLOCK_K=32, STAGES=2, GROUP_M=2)
-    for groups, M in ((2, 270), (3, 200)):
+    for sums, M in ((2, 270), (4, 300)):
         for recipe in (*lesson.RECIPES, "columns"):
             for out_dtype in (torch.float32, torch.bfloat16):
                 K, N, blocks = 72, 41, recipe in ("block", "columns")
@@ -249,7 +249,7 @@ def promoted(module):
                     scale_b = scales("row", M, K, 9)[1].reshape(3, 3)
                 bias = randn(N)
                 a, b, scale_a, scale_b = (harness.nan_fenced(x) if x.dim() else x for x in (a, b, scale_a, scale_b))
-                out = module.promoted_forward(a, b, scale_a, scale_b, bias, out_dtype, blocks, GROUPS=groups, **tiles)
+                out = module.promoted_forward(a, b, scale_a, scale_b, bias, out_dtype, blocks, SUMS=sums, **tiles)
                 assert out.dtype == out_dtype and out.is_contiguous()
                 if recipe == "block":
                     scale_b = scale_b.repeat_interleave(16, 1)[:, :N]
@@ -303,14 +303,16 @@ OF_FAST = [
 ]  # fmt: skip
 test_fast_mutant_is_caught = harness.mutant_test(fast, OF_FAST)
 OF_BELOW = [
-    (promoted, Mutant("scales of the first step", "b_at += stride_bk", "b_at += 0")),
-    (promoted, Mutant("scale of the first tile", "(n * BLOCK_N if COLUMNS else n)", "(n * BLOCK_N if COLUMNS else 0 * n)")),
-    (promoted, Mutant("columns of the first tile", "(n * BLOCK_N if COLUMNS else n)", "(0 * n if COLUMNS else n)")),
-    (promoted, Mutant("one scale for columns of a step", "at + columns * stride,", "at + columns * 0,")),
-    (promoted, Mutant("the last product twice", "acc += product * factor", "acc = product * factor")),
-    (promoted, Mutant("rows of the first group", "a_s.index(stage * GROUPS + W)", "a_s.index(stage * GROUPS)")),
+    (promoted, Mutant("scales of the first step", "gl.load(a_at + k * scale_a[2]", "gl.load(a_at + 0 * k * scale_a[2]")),
+    (promoted, Mutant("scale of the first tile", "(n // TILES).to", "(0 * n // TILES).to")),
+    (promoted, Mutant("columns of the first tile", "k * scale_b[2] + offs_n.to(gl.int64)", "k * scale_b[2] + (offs_n % 16).to(gl.int64)")),
+    (promoted, Mutant("one scale for columns of a step", "offs_n.to(gl.int64) * scale_b[1]\n        s_b = gl.load(columns", "offs_n.to(gl.int64) * 0\n        s_b = gl.load(columns")),
+    (promoted, Mutant("the last product only", "return acc + (product", "return 0.0 * acc + (product")),
+    (promoted, Mutant("rows of the first group", "stage * SUMS + FIRST", "stage * SUMS")),
+    (promoted, Mutant("factors of the first sum", "s_r.slice((FIRST + 1) * ROWS, ROWS)", "s_r.slice(FIRST * ROWS, ROWS)")),
+    (promoted, Mutant("scales of the first rows", "(offs_m + ROWS) * scale_a[1]", "offs_m * scale_a[1]")),
     (promoted, Mutant("bias of the first tile", "bias_ptr + offs_n,", "bias_ptr + offs_n % BLOCK_N,")),
-    (promoted, Mutant("no scale of a column", "(gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0))", "gl.expand_dims(s_a, 1)")),
+    (promoted, Mutant("no scale of a column", "gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0)", "gl.expand_dims(s_a, 1)")),
 ]  # fmt: skip
 test_mutant_below_triton_is_caught = harness.mutant_test(below, OF_BELOW)
 ON_A_CARD = Mutant("never promoted", "IMPRECISE=None if use_fast_accum else BLOCK_K", "IMPRECISE=None", gpu=True)
