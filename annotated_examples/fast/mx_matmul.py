@@ -33,7 +33,18 @@ scale, the kernel was as slow as this one, and with 64 rows, as Triton 3.6.0 com
 
 Doing without the second kernel didn't help. Where each warp of a program adds up its own share of K, no parts are
 left for it, and one row takes [[bench: mx_matmul/ladder/warps that share K/1_row_ms]]. Tiles of 64 and of 256 weights,
-and two to six programs for each SM, were slower or the same.
+and two to six programs for each SM, were slower or the same. So were programs of one, two and eight warps, and three to
+six steps in flight.
+
+Below Triton, four groups of warps that take steps of K in turns and add up in shared memory: one row took
+[[bench: mx_matmul/ladder/below Triton, groups that share K/1_row_ms]], 16
+[[bench: mx_matmul/ladder/below Triton, groups that share K/16_rows_ms]] and 64
+[[bench: mx_matmul/ladder/below Triton, groups that share K/64_rows_ms]]; this page's kernels took
+[[bench: mx_matmul/ladder/in use, later/1_row_ms]], [[bench: mx_matmul/ladder/in use, later/16_rows_ms]] and
+[[bench: mx_matmul/ladder/in use, later/64_rows_ms]] in that call. Two groups that decode 64 columns each: 512 rows took
+[[bench: mx_matmul/ladder/below Triton, two groups/512_rows_ms]], where these kernels took
+[[bench: mx_matmul/ladder/in use, later/512_rows_ms]] and cuBLAS [[bench: mx_matmul/ladder/cuBLAS, later/512_rows_ms]].
+What gains there isn't built in yet.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -9,9 +9,9 @@ too:
 [[eq: SM-block]]
 
 Who could work meanwhile? Another group of warps, with sums of its own. Here two groups multiply, each with two sums of
-64 rows of the same tile: while one adds, the tensor cores work for the other. A warp of its own fetches, and with
-scales of blocks another one loads these. All of that is [the matrix product below Triton](matmul.py) again, where the
-ring, its barriers and the partitions are explained.
+64 rows of the same tile, or three, with one each: while one adds, the tensor cores work for the others. A warp of its
+own fetches, and with scales of blocks another one loads these. All of that is [the matrix product below
+Triton](matmul.py) again, where the ring, its barriers and the partitions are explained.
 
 [[figure: fp8/promotion]]
 
@@ -19,7 +19,8 @@ ring, its barriers and the partitions are explained.
 64 additions in each thread of four warps, side by side with the tensor cores' work for others. A tile of 256 x 128
 loads 48 bytes in each of these cycles; one of 128 x 128 would load 64.
 
-In one call, with a cold cache each time; 128 rows are multiplied by 8192 x 8192, the others are squares:
+In one call with the library, with a cold cache each time; 128 rows are multiplied by 8192 x 8192, the others are
+squares:
 
 | | `torch._scaled_mm` | this page |
 |---|---:|---:|
@@ -34,12 +35,14 @@ In one call, with a cold cache each time; 128 rows are multiplied by 8192 x 8192
 | 2048, blocks | [[bench: scaled_matmul/ladder/lib blocks/2048_ms]] | [[bench: scaled_matmul/ladder/blocks/2048_ms]] |
 | 4096, blocks | [[bench: scaled_matmul/ladder/lib blocks/4096_ms]] | [[bench: scaled_matmul/ladder/blocks/4096_ms]] |
 | 8192, blocks | [[bench: scaled_matmul/ladder/lib blocks/8192_ms]] | [[bench: scaled_matmul/ladder/blocks/8192_ms]] |
-| 128, blocks | [[bench: scaled_matmul/ladder/lib blocks/128_ms]] | [[bench: scaled_matmul/ladder/blocks/128_ms]] |
 
-At 8192 the card's power is the limit, and whoever comes later gets less of it: at the end of the call the library took
+At 8192 the card's power is the limit, and whoever comes later gets less of it: later in the call the library took
 [[bench: scaled_matmul/ladder/lib row/8192_again_ms]] with rows and
 [[bench: scaled_matmul/ladder/lib blocks/8192_again_ms]] with blocks, this page
 [[bench: scaled_matmul/ladder/row/8192_again_ms]] and [[bench: scaled_matmul/ladder/blocks/8192_again_ms]].
+
+**Where it falls behind.** With one scale a tensor, at 2048 and with 128 rows. There each of 128 programs reads all of
+`a` again, 200 MB through the L2 cache in all, and Triton 3.6.0 can't let two SMs share what the TMA unit fetches.
 
 **A scale for each column** of `b`, as well as for each row of `a`: the gradient of a weight has both. Then each sum has
 a factor of its own. With one sum a group that took [[bench: scaled_matmul/ladder/columns, two groups/8192_ms]], in
@@ -51,7 +54,8 @@ a factor of its own. With one sum a group that took [[bench: scaled_matmul/ladde
 left over. Two groups with one sum each: [[bench: scaled_matmul/ladder/promoted, two groups/4096_ms]], and at 8192
 [[bench: scaled_matmul/ladder/promoted, two groups/8192_ms]] instead of
 [[bench: scaled_matmul/ladder/promoted, three groups/8192_ms]]. Scales of blocks that each group loads by itself, a step
-ahead: [[bench: scaled_matmul/ladder/blocks, three groups/4096_ms]] at 4096.
+ahead: [[bench: scaled_matmul/ladder/blocks, three groups/4096_ms]] at 4096. Scales that their warp multiplied right
+after loading them, with two steps ahead: [[bench: scaled_matmul/ladder/blocks, factors at once/8192_ms]] at 8192.
 
 With 128 rows, K divided in two, in tiles of 128 columns whose parts a second kernel adds:
 [[bench: scaled_matmul/ladder/in two parts/128_ms]] with one scale a row.
@@ -127,19 +131,17 @@ def load_partition(
 
 
 # Scales of blocks are numbers of four bytes that may lie anywhere, which isn't for the TMA unit. Another warp loads
-# them, two steps ahead, since a step takes no longer than a load. It multiplies them and leaves the products in shared
-# memory: a factor for each row of the tile. Where `b` has a scale for each of its columns (`COLUMNS`), these lie beside
-# it. The barrier of a step expects this warp, too.
+# them, a step ahead, multiplies them and leaves the products in shared memory: a factor for each row of the tile. Where
+# `b` has a scale for each of its columns (`COLUMNS`), these lie beside it. The barrier of a step expects this warp,
+# too. It must not multiply right after loading: then it would wait for memory in each step.
 @gluon.jit
-def load_scales(a_at, b_at, offs, k, steps, scale_a, scale_b, COLUMNS: gl.constexpr):
-    offs_m, offs_n, M, N = offs
-    s_a = gl.load(a_at + k * scale_a[2] + offs_m.to(gl.int64) * scale_a[1], mask=(offs_m < M) & (k < steps), other=0.0)
+def load_scales(a_at, b_at, offs, more, COLUMNS: gl.constexpr):
+    rows, columns, m_mask, n_mask = offs
+    s_a = gl.load(a_at + rows, mask=m_mask & more, other=0.0)
     if COLUMNS:
-        columns = b_at + k * scale_b[2] + offs_n.to(gl.int64) * scale_b[1]
-        s_b = gl.load(columns, mask=(offs_n < N) & (k < steps), other=0.0)
+        s_b = gl.load(b_at + columns, mask=n_mask & more, other=0.0)
     else:
-        s_b = gl.load(b_at + k * scale_b[2], mask=k < steps, other=0.0)
-        s_a *= s_b
+        s_b = gl.load(b_at, mask=more, other=0.0)
     return s_a, s_b
 
 
@@ -160,21 +162,23 @@ def scale_partition(
             m, n = place(t, tiles_m, tiles_n, GROUP_M)
             offs_m = m * BLOCK_M + gl.arange(0, BLOCK_M, layout=line)
             offs_n = n * BLOCK_N + gl.arange(0, BLOCK_N, layout=line)
-            offs = offs_m, offs_n, M, N
+            offs = offs_m.to(gl.int64) * scale_a[1], offs_n.to(gl.int64) * scale_b[1], offs_m < M, offs_n < N
             # `TILES` tiles share a block of `b`.
+            a_at = scale_a[0]
             b_at = scale_b[0] if COLUMNS else scale_b[0] + (n // TILES).to(gl.int64) * scale_b[1]
-            k = gl.to_tensor(0).to(gl.int64)
-            s_a, s_b = load_scales(scale_a[0], b_at, offs, k, steps, scale_a, scale_b, COLUMNS)
-            next_a, next_b = load_scales(scale_a[0], b_at, offs, k + 1, steps, scale_a, scale_b, COLUMNS)
-            for _ in range(steps):
-                last_a, last_b = load_scales(scale_a[0], b_at, offs, k + 2, steps, scale_a, scale_b, COLUMNS)
+            s_a, s_b = load_scales(a_at, b_at, offs, True, COLUMNS)
+            for k in range(steps):
+                a_at += scale_a[2]
+                b_at += scale_b[2]
+                next_a, next_b = load_scales(a_at, b_at, offs, k + 1 < steps, COLUMNS)
                 mbarrier.wait(empty.index(i % STAGES), ((i // STAGES) & 1) ^ 1)
-                scale_a_s.index(i % STAGES).store(s_a)
                 if COLUMNS:
+                    scale_a_s.index(i % STAGES).store(s_a)
                     scale_b_s.index(i % STAGES).store(s_b)
+                else:
+                    scale_a_s.index(i % STAGES).store(s_a * s_b)
                 mbarrier.arrive(full.index(i % STAGES))
-                s_a, s_b, next_a, next_b = next_a, next_b, last_a, last_b
-                k += 1
+                s_a, s_b = next_a, next_b
                 i += 1
 
 
@@ -216,12 +220,12 @@ def added(acc, a, b, scale_a_s, s_b, bar, LAST: gl.constexpr, BLOCKS: gl.constex
 # One scale for a row and a column is a factor of the whole sum, [[tag: SM-row]]; so is one for the matrix,
 # [[tag: SM-tensor]]. The bias is added before the only rounding.
 @gluon.jit
-def store_sum(acc, s_a, s_b, bias, c_desc, c_buf, at, OUTSTANDING: gl.constexpr):
+def store_sum(acc, s_a, s_b, bias, c_desc, c_buf, at):
     if s_a is not None:
         acc = acc * (s_a if s_b is None else gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0))
     if bias is not None:
         acc += gl.expand_dims(bias, 0)
-    tma.store_wait(OUTSTANDING)
+    tma.store_wait(0)
     c_buf.store(acc.to(c_desc.dtype))
     fence_async_shared()
     tma_store(c_desc, at, c_buf)
@@ -236,7 +240,7 @@ def consumer_partition(
     full, empty = bars
     ROWS: gl.constexpr = c_desc.block_type.shape[0]
     BLOCK_N: gl.constexpr = c_desc.block_type.shape[1]
-    OWN: gl.constexpr = SUMS // 2
+    OWN: gl.constexpr = 2 if SUMS == 4 else 1
     FIRST: gl.constexpr = W * OWN
     # An instruction multiplies 32 codes along K, twice as many as numbers of sixteen bits.
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 32])
@@ -279,10 +283,10 @@ def consumer_partition(
             s_b = gl.convert_layout(s_b, by_column)
         if bias is not None:
             bias = gl.convert_layout(bias, by_column)
-        store_sum(acc, s_a, s_b, bias, c_desc, c_s.index(FIRST), [start_m, n * BLOCK_N], OWN - 1)
+        store_sum(acc, s_a, s_b, bias, c_desc, c_s.index(W), [start_m, n * BLOCK_N])
         if OWN == 2:
             at = [start_m + ROWS, n * BLOCK_N]
-            store_sum(second, s_a2, s_b, bias, c_desc, c_s.index(FIRST + 1), at, OWN - 1)
+            store_sum(second, s_a2, s_b, bias, c_desc, c_s.index(W), at)
     tma.store_wait(0)
 
 
@@ -300,7 +304,8 @@ def promoted_kernel(
 ):  # fmt: skip
     a_s = gl.allocate_shared_memory(a_desc.dtype, [STAGES * SUMS] + a_desc.block_type.shape, a_desc.layout)
     b_s = gl.allocate_shared_memory(b_desc.dtype, [STAGES] + b_desc.block_type.shape, b_desc.layout)
-    c_s = gl.allocate_shared_memory(c_desc.dtype, [SUMS] + c_desc.block_type.shape, c_desc.layout)
+    GROUPS: gl.constexpr = 3 if SUMS == 3 else 2
+    c_s = gl.allocate_shared_memory(c_desc.dtype, [GROUPS] + c_desc.block_type.shape, c_desc.layout)
     plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     ROWS: gl.constexpr = a_desc.block_type.shape[0]
     number: gl.constexpr = scale_a[0].dtype.element_ty
@@ -311,18 +316,29 @@ def promoted_kernel(
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for s in gl.static_range(STAGES):
         mbarrier.init(full.index(s), count=2 if BLOCKS else 1)
-        mbarrier.init(empty.index(s), count=2)
+        mbarrier.init(empty.index(s), count=GROUPS)
     bufs = (a_s, b_s, c_s, scale_a_s, scale_b_s)
     bars = (full, empty)
-    gl.warp_specialize([
-        (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 0,
-                              BLOCKS, COLUMNS, SUMS, STAGES, GROUP_M)),
-        (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 1,
-                              BLOCKS, COLUMNS, SUMS, STAGES, GROUP_M)),
-        (load_partition, (a_desc, b_desc, bufs, bars, tiles_m, tiles_n, steps, SUMS, STAGES, GROUP_M)),
-        (scale_partition, (bufs, bars, scale_a, scale_b, tiles_m, tiles_n, steps, M, N,
-                           BLOCKS, COLUMNS, TILES, SUMS, STAGES, GROUP_M)),
-    ], [4, 1, 1], [232, 40, 40])  # fmt: skip
+    if GROUPS == 3:
+        gl.warp_specialize([
+            (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 0,
+                                  BLOCKS, COLUMNS, SUMS, STAGES, GROUP_M)),
+            (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 1,
+                                  BLOCKS, COLUMNS, SUMS, STAGES, GROUP_M)),
+            (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 2,
+                                  BLOCKS, COLUMNS, SUMS, STAGES, GROUP_M)),
+            (load_partition, (a_desc, b_desc, bufs, bars, tiles_m, tiles_n, steps, SUMS, STAGES, GROUP_M)),
+        ], [4, 4, 1], [160, 160, 24])  # fmt: skip
+    else:
+        gl.warp_specialize([
+            (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 0,
+                                  BLOCKS, COLUMNS, SUMS, STAGES, GROUP_M)),
+            (consumer_partition, (c_desc, bufs, bars, scale_a, scale_b, bias_ptr, tiles_m, tiles_n, steps, M, N, 1,
+                                  BLOCKS, COLUMNS, SUMS, STAGES, GROUP_M)),
+            (load_partition, (a_desc, b_desc, bufs, bars, tiles_m, tiles_n, steps, SUMS, STAGES, GROUP_M)),
+            (scale_partition, (bufs, bars, scale_a, scale_b, tiles_m, tiles_n, steps, M, N,
+                               BLOCKS, COLUMNS, TILES, SUMS, STAGES, GROUP_M)),
+        ], [4, 1, 1], [232, 40, 40])  # fmt: skip
 
 
 # ## Launcher
@@ -333,12 +349,13 @@ def tiles_of(x, rows, columns):
     return Tiles(x, x.shape, x.stride(), (rows, columns))
 
 
-# Two sums in a group or one, and how many columns? Large tiles load less for each product. But the last wave of
-# programs may be emptier, and 128 rows of 8192 columns are 64 tiles of 128 x 128: half of the SMs would be idle. So
-# what counts is how much the busiest SM computes. Tiles of 64 columns are slower by half where there is enough to do.
-# Results of four bytes, and a factor for each sum, leave no room for a second sum.
+# Four sums of 64 rows, two in each group, or two, or three in as many groups? And how many columns? Large tiles load
+# less for each product. But the last wave of programs may be emptier, and 128 rows of 8192 columns are 64 tiles of
+# 128 x 128: half of the SMs would be idle. So what counts is how much the busiest SM computes. Tiles of 64 columns are
+# slower by half where there is enough to do. Results of four bytes, and a factor for each sum, leave no room for a
+# second sum in a group; scales of blocks are loaded for a power of two of rows.
 @functools.cache
-def tile_for(M, N, multiprocessors, one_sum):
+def tile_for(M, N, multiprocessors, blocks, one_sum):
     """(sums, columns) of a tile."""
 
     def of_the_busiest(tile):
@@ -346,7 +363,8 @@ def tile_for(M, N, multiprocessors, one_sum):
         tiles = triton.cdiv(M, ROWS * sums) * triton.cdiv(N, columns)
         return triton.cdiv(tiles, multiprocessors) * sums * (columns if columns > 64 else 96)
 
-    return min([(2, 128), (2, 64)] if one_sum else [(4, 128), (2, 128), (2, 64)], key=of_the_busiest)
+    tiles = [(4, 128)] * (not one_sum) + [(3, 128)] * (not blocks) + [(2, 128), (2, 64)]
+    return min(tiles, key=of_the_busiest)
 
 
 @replayed
@@ -359,12 +377,12 @@ def promoted_forward(
     (M, K), N, c = a.shape, len(weight), aligned_empty(a.shape[0], b.shape[1], out_dtype, a.device)
     multiprocessors = programs(1 << 30, a.device.index)
     columns = blocks and scale_b.shape[1] == N > 1
-    sums, wide = tile_for(M, N, multiprocessors, columns or out_dtype.itemsize > 2)
+    sums, wide = tile_for(M, N, multiprocessors, blocks, columns or out_dtype.itemsize > 2)
     SUMS, TILES, BLOCK_N = SUMS or sums, 1 if BLOCK_N else 128 // wide, BLOCK_N or wide
-    checks.power_of_two(SUMS=SUMS, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
-    # Shared memory holds 227 KB: the results of a tile, and as many stages as fit beside them.
-    step = (SUMS * ROWS + BLOCK_N) * (BLOCK_K + 4)
-    STAGES = STAGES or (224 * 1024 - SUMS * ROWS * BLOCK_N * out_dtype.itemsize) // step
+    checks.power_of_two(BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    # Shared memory holds 227 KB: a result of each group, and as many stages as fit beside them, with their scales.
+    step = (SUMS * ROWS + BLOCK_N) * (BLOCK_K + 4 * blocks)
+    STAGES = STAGES or (224 * 1024 - (3 if SUMS == 3 else 2) * ROWS * BLOCK_N * out_dtype.itemsize) // step
     tiles_m, tiles_n = triton.cdiv(M, ROWS * SUMS), triton.cdiv(N, BLOCK_N)
     s_a, s_b = ((scale_a, *scale_a.stride()), (scale_b, *scale_b.t().stride())) if scale_a.dim() else (
         (scale_a, None, None), (scale_b, None, None)

@@ -239,8 +239,8 @@ def test_check(check, module):
 def promoted(module):
     """Below Triton: more tiles than programs, one sum in a group and two, tails, and NaN behind every end."""
     tiles = dict(BLOCK_N=16, BLOCK_K=32, STAGES=2, GROUP_M=2)
-    for sums, M in ((2, 270), (4, 300)):
-        for recipe in (*lesson.RECIPES, "columns"):
+    for sums, M in ((2, 270), (3, 200), (4, 300)):
+        for recipe in ("tensor", "row") if sums == 3 else (*lesson.RECIPES, "columns"):
             for out_dtype in (torch.float32, torch.bfloat16):
                 K, N, blocks = 72, 41, recipe in ("block", "columns")
                 a, b = as_codes(M, K), as_codes(N, K).t()
@@ -303,10 +303,10 @@ OF_FAST = [
 ]  # fmt: skip
 test_fast_mutant_is_caught = harness.mutant_test(fast, OF_FAST)
 OF_BELOW = [
-    (promoted, Mutant("scales of the first step", "gl.load(a_at + k * scale_a[2]", "gl.load(a_at + 0 * k * scale_a[2]")),
+    (promoted, Mutant("scales of the first step", "a_at += scale_a[2]", "a_at += 0 * scale_a[2]")),
     (promoted, Mutant("scale of the first tile", "(n // TILES).to", "(0 * n // TILES).to")),
-    (promoted, Mutant("columns of the first tile", "k * scale_b[2] + offs_n.to(gl.int64)", "k * scale_b[2] + (offs_n % 16).to(gl.int64)")),
-    (promoted, Mutant("one scale for columns of a step", "offs_n.to(gl.int64) * scale_b[1]\n        s_b = gl.load(columns", "offs_n.to(gl.int64) * 0\n        s_b = gl.load(columns")),
+    (promoted, Mutant("columns of the first tile", "offs_n.to(gl.int64) * scale_b[1], offs_m", "(offs_n % BLOCK_N).to(gl.int64) * scale_b[1], offs_m")),
+    (promoted, Mutant("one scale for columns of a step", "gl.load(b_at + columns,", "gl.load(b_at + 0 * columns,")),
     (promoted, Mutant("the last product only", "return acc + (product", "return 0.0 * acc + (product")),
     (promoted, Mutant("rows of the first group", "stage * SUMS + FIRST", "stage * SUMS")),
     (promoted, Mutant("factors of the first sum", "s_r.slice((FIRST + 1) * ROWS, ROWS)", "s_r.slice(FIRST * ROWS, ROWS)")),

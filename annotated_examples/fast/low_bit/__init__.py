@@ -38,7 +38,14 @@ and unpacking is extra work, once for each tile of rows. Dequantizing can't win 
 and reads it again before the library begins. With thousands of rows that is little beside the product: at 4096 rows the
 faster of the two changed from run to run, with the card's clock.
 
-All these are times of a CUDA graph. A call from Python costs the CPU more time than a small product takes on the GPU.
+**What was tried.** Below Triton, two groups of warps that unpack into registers, a step ahead of the tensor cores, in
+tiles of 128 x 128: 256 rows took [[bench: gemm_splitK/ladder/below Triton/256_rows_ms]] and 512
+[[bench: gemm_splitK/ladder/below Triton/512_rows_ms]], where this page's kernels took
+[[bench: gemm_splitK/ladder/in use, later/256_rows_ms]] and [[bench: gemm_splitK/ladder/in use, later/512_rows_ms]] and
+cuBLAS [[bench: gemm_splitK/ladder/cuBLAS, later/256_rows_ms]] and
+[[bench: gemm_splitK/ladder/cuBLAS, later/512_rows_ms]]. It isn't built in yet.
+
+The others are times of a CUDA graph. A call from Python costs the CPU more time than a small product takes on the GPU.
 That is why a model that generates token by token is captured in a graph.
 """
 
