@@ -18,6 +18,8 @@ FAST = None
 BACKWARD = "gluon.flash_attention_backward"
 FUNCTION = "flash_attention"
 DERIVATION = "attention"
+#: A sum of 23 weights has no inverse modulo 23. Heads are widened to 64 numbers.
+WITHOUT_ROUNDING = {"sizes": {"": {"m": 19, "d": 16}}}
 
 # ---------------------------------------------------------------- public functions
 PUBLIC = [

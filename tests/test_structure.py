@@ -103,7 +103,7 @@ ARROWS: dict[str, set[str]] = {
     "files": {"book"},
     "command": {"files"},
     "interpreter": {"command"},
-    "exact": {"interpreter"},
+    "exact": {"gluon", "interpreter"},
     "runtime": {"interpreter"},
     "results": {"book", "files"},
     "compiler": {"book", "command", "files", "runtime"},

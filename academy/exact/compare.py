@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-from unittest import mock
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -240,6 +238,7 @@ def without_rounding(atoms: Atoms | None = None, memory: Memory | None = None) -
     """
     from torch.utils._python_dispatch import _disable_current_modes
 
+    from academy.exact.gluon import simulated
     from academy.exact.torch import carrying  # lazy: the browser's torch has no modes
 
     memory = memory or Memory()
@@ -247,23 +246,6 @@ def without_rounding(atoms: Atoms | None = None, memory: Memory | None = None) -
     with (
         following(memory, atoms or {}, _disable_current_modes) as kernels,
         carrying(memory) as carrier,
-        _without_gluon(kernels),
+        simulated(memory, kernels.lost),
     ):
         yield Session(memory, carrier, kernels)
-
-
-@contextlib.contextmanager
-def _without_gluon(kernels: Following) -> Iterator[None]:
-    """Kernels below Triton run in the simulator, which carries no residues: what they write is not known."""
-    simulator = sys.modules.get("academy.gluon.simulator")
-    if simulator is None:
-        yield
-        return
-
-    def machine(*args: Any, **kwargs: Any) -> Any:
-        kernels.lost["a Gluon kernel"] += 1
-        return original(*args, **kwargs)
-
-    original = simulator.Machine
-    with mock.patch.object(simulator, "Machine", machine):
-        yield

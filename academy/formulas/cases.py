@@ -185,8 +185,6 @@ class Comparison:
     @property
     def listed(self) -> str:
         """Why it isn't compared without rounding; "" if it is."""
-        if self.module.startswith("gluon."):
-            return "a kernel below Triton runs in the simulator, which carries no residues"
         return without_rounding(self.path)["listed"].get(self.case, "")
 
     @property

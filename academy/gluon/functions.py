@@ -65,7 +65,7 @@ def _laid_out(values: Any, dtype: Any, layout: Any) -> Tensor:
 
 def full(shape: Any, value: Any, dtype: Any, layout: Any = None) -> Tensor:
     sizes, dtype = [int(unwrap(size)) for size in unwrap(shape)], unwrap(dtype)
-    return _laid_out(np.full(sizes, rounded(tensor_of(value).values, dtype)), dtype, layout)
+    return _laid_out(np.broadcast_to(rounded(tensor_of(value).values, dtype), sizes).copy(), dtype, layout)
 
 
 def full_like(x: Tensor, value: Any, shape: Any = None, dtype: Any = None, layout: Any = None) -> Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from academy.gluon import layouts
+from academy.gluon import arrays, layouts
 from academy.gluon.errors import Miscount, NotModelled, Place, Race, WrongLayout, need, place
 from academy.gluon.machine import Agent, Gate, machine
 from academy.gluon.rewriting import Steps
@@ -76,8 +76,8 @@ class Shared:
         layout = self.layout
         if isinstance(layout, gl.NVMMASharedLayout):
             layout = dataclasses.replace(layout, rank=len(sizes))
-        view = self.array.view()
-        view.shape = tuple(sizes)  # raises where it would have to copy
+        view = self.array.reshape(tuple(sizes))
+        need(np.shares_memory(view, self.array), f"{self.name} can't be reshaped to {sizes} in place")
         return self._part(view, self.name, layout)
 
     def load(self, layout: Any) -> Steps:
@@ -131,7 +131,7 @@ def allocate(element_ty: Any, shape: Any, layout: Any, value: Any = None) -> Ste
     now.shared_bytes += size_in_bytes(sizes, dtype)
     need(now.shared_bytes <= LIMIT, f"{name}: {now.shared_bytes:,} bytes of shared memory so far, Hopper has {LIMIT:,}")
     kind = numpy_type(dtype)
-    array: np.ndarray = np.full(sizes, np.nan if dtype.is_floating() else 0, kind)
+    array = arrays.full(sizes, np.nan if dtype.is_floating() else 0, kind)
     barriers: dict | None = {} if isinstance(layout, mbarrier.MBarrierLayout) else None
     buffer = Shared(dtype, array, layout, f"{name} #{len(now.names)}.{now.names[base]}", name, barriers)
     if unwrap(value) is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from triton.experimental.gluon import language as gl
 
-from academy.gluon import layouts
+from academy.gluon import arrays, layouts
 from academy.gluon.errors import Race, WrongLayout, need, place
 from academy.gluon.machine import Agent, machine
 from academy.gluon.rewriting import Steps
@@ -52,9 +52,9 @@ class Descriptor:
     def tile(self, at: Any) -> np.ndarray:
         """What a load brings: zeros or NaN outside of the tensor."""
         outer, inner = self.box(at)
-        tile: np.ndarray = np.full(self.block_shape, np.nan if self.nan else 0, numpy_type(self.dtype))
+        tile = arrays.full(self.block_shape, np.nan if self.nan else 0, numpy_type(self.dtype))
         part = self.tensor[outer]
-        tile[inner] = (part.float() if self.dtype.is_floating() else part).numpy()
+        tile[inner] = arrays.from_torch(part.float() if self.dtype.is_floating() else part)
         return tile
 
     def box(self, at: Any) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
@@ -132,7 +132,7 @@ def _store(descriptor: Descriptor, coord: Any, src: Shared, what: str, operation
 
     def complete() -> None:
         target = descriptor.tensor[outer]
-        new = torch.from_numpy(np.ascontiguousarray(src.array[inner])).to(target.dtype)
+        new = arrays.to_torch(src.array[inner]).to(target.dtype)
         target.copy_(combine(target.clone(), new))
         agent.end()
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from triton.experimental.gluon import language as gl
 
-from academy.gluon import layouts
+from academy.gluon import arrays, layouts
 from academy.gluon.errors import WrongLayout, need
 from academy.gluon.linear import NoLinearForm
 from academy.gluon.machine import machine
@@ -57,6 +57,8 @@ def numpy_type(dtype: Any) -> type:
 
 def rounded(values: Any, dtype: Any) -> np.ndarray:
     """As a dtype holds them: rounded once."""
+    if (keeps := getattr(values, "rounded", None)) is not None:  # it carries something beside its numbers
+        return keeps(rounded(np.asarray(values), dtype), choice=dtype.primitive_bitwidth == 8)
     values = np.asarray(values)
     if dtype in _SMALL_FLOATS:
         wide = torch.from_numpy(np.ascontiguousarray(values, np.float32)).reshape(values.shape)
@@ -105,7 +107,7 @@ class Tensor:
     """A tile in the registers of a partition. layout: None for a scalar."""
 
     def __init__(self, values: Any, dtype: Any, layout: Any = None):
-        self.array: np.ndarray = np.asarray(values, numpy_type(dtype))
+        self.array: np.ndarray = np.asanyarray(values, numpy_type(dtype))
         self.dtype, self.layout = dtype, layout
 
     @property
@@ -367,7 +369,7 @@ class Pointer:
             index = np.where(on, self.offset, 0).reshape(-1)
             found = self.memory[torch.from_numpy(index)]
             wide = found.float() if kind.is_floating() and kind != gl.float64 else found
-            values = np.where(on, wide.numpy().reshape(on.shape), values)
+            values = np.where(on, arrays.from_torch(wide).reshape(on.shape), values)
         return Tensor(values, kind, self.layout)
 
     def store(self, value: Any, mask: Any = None) -> None:
@@ -383,8 +385,8 @@ class Pointer:
         values = np.broadcast_to(rounded(given.values, self.dtype.element_ty), self.offset.shape)
         index = torch.from_numpy(np.ascontiguousarray(self.offset[on] if self.offset.shape else self.offset[None]))
         if on.any():
-            chosen = np.array(values[on] if values.shape else values[None])
-            self.memory[index] = torch.from_numpy(chosen).to(self.memory.dtype)
+            chosen = values[on] if values.shape else values[None].copy()
+            self.memory[index] = arrays.to_torch(chosen).to(self.memory.dtype)
 
 
 def size_in_bytes(shape: Any, dtype: Any) -> int:
