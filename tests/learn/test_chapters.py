@@ -189,7 +189,13 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
+#: Half a minute of commands, each in a process of its own; the tests of each command say what it prints.
+LONG = "your_own_kernel"
+
+
+@pytest.mark.parametrize(
+    "chapter", [pytest.param(name, marks=[pytest.mark.nightly] * (name == LONG)) for name in CHAPTERS]
+)
 def test_a_chapter_runs_and_shows_what_its_text_says(chapter):
     printed = run(chapter)[1]
     assert "\x1b" not in printed, "colours of a terminal"
@@ -285,8 +291,9 @@ def test_strides_read_what_the_chapter_says():
     assert torch.equal(read_tile(x, 0, 0, (9, 0)), torch.diagonal(x)[:4, None].expand(4, 4).int())
 
 
+@pytest.mark.nightly
 def test_rows_have_length_one_between_the_limits_that_the_chapter_names():
-    names, _ = run("your_own_kernel")
+    names, _ = run(LONG)
     for scale, length in ((1e15, 1.0), (1e18, 1.0), (1e20, 0.0), (1e-8, 0.1)):
         rows = names["l2_normalise"](scale * torch.ones(3, 100, device=device.DEVICE)).double().norm(dim=1)
         assert all(abs(rows - length) < 0.01), (scale, rows)
