@@ -11,7 +11,8 @@ What differs by a term, however small, ends with another one.
         print(session.compare(y, torch.softmax(x.double(), -1)))  # the same function: all 111 elements, …
 
 - `residues` is the arithmetic, `array` what an operation does to residues, given the floats beside it.
-- `memory` finds the residues of a place in memory; `triton`, `gluon` and `torch` carry them through kernels and PyTorch.
+- `memory` finds the residues of a place in memory; `triton`, `gluon` and `torch` carry them through kernels and
+  PyTorch.
 - `compare` is the switch and the verdict.
 
 **What a yes means.** Both sides have equal residues at random inputs, modulo each prime that decides. For quotients of
