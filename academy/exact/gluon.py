@@ -39,12 +39,12 @@ def _inside(key: Any) -> Any:
 
 def residues_of(values: Any) -> np.ndarray:
     """Of an array that carries them, and of what is one number everywhere, as it is written in code."""
-    if isinstance(values, Carried) and values.residues is not None:
+    plain, lost = np.asarray(values), isinstance(values, Carried)
+    if lost and values.residues is not None:
         return values.residues
-    plain = np.asarray(values)
     if plain.dtype.kind != "f":
         return r.whole(plain)
-    if not plain.size or np.isnan(plain).all() or (plain == plain.flat[0]).all():
+    if not lost and (not plain.size or np.isnan(plain).all() or (plain == plain.flat[0]).all()):
         return r.full(plain.shape, r.literal(float(plain.flat[0])) if plain.size else np.uint64(0))
     _LOST[-1]["an operation of the simulator"] += 1
     return r.marks(plain, r.full(plain.shape, r.NAR))
