@@ -33,6 +33,10 @@ $C^2 (2 D + 2 E) + 3 C D E$ in products. Inverses are written and read; backward
 **What is missing.** Packed sequences aren't cut: the host doesn't know how long they are. A single long one is walked
 along by one program for each head and 64 columns.
 
+**What was tried.** The inverses in float16, which has as many digits as TF32: with eight texts of 4096 tokens and 16
+heads, on an H200, 18 % less time forward, and 4 % less backward. But keys longer than 1 may lead to numbers that
+float16 doesn't have, and so to NaN.
+
 **Contract.** As the lesson's. float32, heads wider than 128, and strides that no descriptor fits are left to the
 lesson's kernels.
 """
@@ -51,8 +55,8 @@ from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.attention_tiles import describe, fits, load_rows
 from annotated_examples.common.chunks import (
     between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, length_of_parts, load_block,
-    load_gates, load_state, new_like, new_state, round_to_tf32, state_product, states_between, store_block, suits,
-    sums_from, tensor,
+    load_gates, load_state, new_like, new_state, round_to_tf32, stages_of, state_product, states_between, store_block,
+    suits, sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.recurrences import gated_delta_rule as lesson
@@ -389,7 +393,7 @@ def walk(q, k, v, g, beta, initial_state, cu_seqlens, scale, chunks, tiles, size
             launch(
                 walk_kernel, (chunks.batch * sizes[0] * H * triton.cdiv(width, E),),
                 (*described, packed(g), packed(beta), before, *results, after, chunks.sequences, (*sizes[:3], width)),
-                (H, H // Hk, scale), STAGES=2, **tiles,
+                (H, H // Hk, scale), STAGES=stages_of(q, tiles, outputs=True), **tiles,
             )  # fmt: skip
 
         before, after = tensor(initial_state), tensor(final)
@@ -454,7 +458,7 @@ def gated_delta_rule_backward(
             launch(
                 walk_back_kernel, (chunks.batch * sizes[0] * H * triton.cdiv(v.shape[3], E),),
                 (*described, packed(g), packed(beta), after, *results, before, chunks.sequences, sizes),
-                (H, H // Hk, scale), STAGES=2, **tiles,
+                (H, H // Hk, scale), STAGES=stages_of(q, tiles, outputs=True), **tiles,
             )  # fmt: skip
 
         after, before = tensor(dfinal), tensor(dinitial)

@@ -59,7 +59,7 @@ from annotated_examples.common.attention import head, sequence
 from annotated_examples.common.attention_tiles import describe, fits, load_rows
 from annotated_examples.common.chunks import (
     between_sums, chunks_of, contract, cut, decays_of_sums, length_of_parts, load_block, load_gates, load_state,
-    new_like, new_state, of_keys, of_queries, state_product, states_between, store_block, suits, tensor,
+    new_like, new_state, of_keys, of_queries, stages_of, state_product, states_between, store_block, suits, tensor,
 )  # fmt: skip
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.recurrences import linear_attention as lesson
@@ -213,11 +213,12 @@ def parts_of(q, v, state, cu_seqlens, tiles, LENGTH):
 def walk(kernel, described, g, given, results, last, sequences, sizes, numbers, tiles, reverse=False):
     """Fills `results` and the states `last`, where the walk ends. given: where it begins, states; None: zeros."""
     (parts, LENGTH, D, E), (B, H), nothing = sizes, last.shape[:2], tensor(None)
+    stages = stages_of(last, tiles, outputs=not reverse and results[0][0] is not None)
 
     def along(before, results, after):
         launch(
             kernel, (B * parts * H * triton.cdiv(E, tiles["BLOCK_E"]),),
-            (*described, g, before, *results, after, sequences, sizes), numbers, STAGES=2, **tiles,
+            (*described, g, before, *results, after, sequences, sizes), numbers, STAGES=stages, **tiles,
         )  # fmt: skip
 
     before, after = tensor(given), tensor(last)

@@ -186,11 +186,11 @@ DESCRIPTOR_CONFIGURATIONS = [
 ]
 
 
-# No need to try what can't win: tiles of 16 rows for many rows, or of 128 for few. Nor anything but groups of 32 for
-# the logits of a vocabulary: groups of 8 read the weights 8 times, these twice. A search, whose trials are too short to
-# make the card hot, chose what takes [[bench: matmul_autotuned/ladder/vocabulary, as searched for/vocabulary_ms]].
-# These take [[bench: matmul_autotuned/ladder/vocabulary, groups of 32/vocabulary_ms]], cuBLAS [[bench:
-# matmul_autotuned/ladder/vocabulary, cuBLAS/vocabulary_ms]].
+# No need to try what can't win: tiles of 16 rows for many rows, or of 128 for few. Or anything but groups of 32 for the
+# logits of a vocabulary: groups of 8 read the weights 8 times, these twice. A search, whose trials are too short for a
+# hot card, chose what takes [[bench: matmul_autotuned/ladder/vocabulary, as searched for/vocabulary_ms]]. These take
+# [[bench: matmul_autotuned/ladder/vocabulary, groups of 32/vocabulary_ms]], and cuBLAS
+# [[bench: matmul_autotuned/ladder/vocabulary, cuBLAS/vocabulary_ms]].
 def with_fitting_rows(configurations, arguments, **options):
     rows, columns = arguments["M"], arguments["N"]
     if rows >= 4096 and rows * columns >= 2**29:

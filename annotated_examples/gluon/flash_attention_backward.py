@@ -481,9 +481,8 @@ TILES = {64: (128, 2, 4), 128: (64, 3, 2)}
 
 # Under a causal mask a tile of late keys waits in each of its few steps until all earlier keys have had their turn: the
 # less, the more heads lie between two tiles of a head. But L2 should hold their queries, upstream gradients and sums,
-# 2²⁴ bytes at best. Of 16 x 16 heads of 64 numbers and 1024 tokens these are 32, [[bench:
-# flash_attention/ladder/backward, 32 heads/short_ms]]; 8 take [[bench: flash_attention/ladder/backward, 8
-# heads/short_ms]], cuDNN [[bench: flash_attention/ladder/backward, cuDNN/short_ms]].
+# 2²⁴ bytes at best. Of 16 x 16 heads of 64 numbers and 1024 tokens these are 32 heads, and the pass takes
+# [[bench: flash_attention/ladder/32 heads/short_ms]]. With 8 it is [[bench: flash_attention/ladder/8 heads/short_ms]].
 def causal_heads(q, group):
     heads = max(2**24 // (8 * q[0, 0].numel() * group), 4 if group == 1 else 2)
     return 1 << min(heads, 64).bit_length() - 1
