@@ -126,16 +126,19 @@ def calling(function: Callable, names: list[str], others: dict[str, Any]) -> Cal
     return call
 
 
-def differentiable(one: subject.Subject) -> bool:
-    """Whether the function gives gradients: one that refuses them is tested forward by whoever tests it."""
+def differentiable(one: subject.Subject) -> frozenset[str]:
+    """The inputs whose gradients the function gives: what it refuses is not asked by whoever tests it."""
     trial = Plan(one).trial("odd sizes", options=tuple(one.combinations()[0].items()))
-    return trying.gradient_mode(one, trial) == "gradients"
+    if trying.gradient_mode(one, trial) != "gradients":
+        return frozenset()
+    floats = {name for name, value in made(one, odd_sizes(one), one.dtypes[0], 0).items() if _floating(value)}
+    return floats - trying.refusing(one)
 
 
 def called(one: subject.Subject, sizes: dict[str, int], dtype: str, seed: int, backward: bool) -> list[tuple]:
     """(name, the function's, PyTorch's in the same dtype, PyTorch's in float64) of each result."""
     inputs = one.make(dict(Plan(one).chosen(sizes)), getattr(torch, dtype), seed)
-    options, wanted = one.combinations()[0], None if backward and differentiable(one) else ()
+    options, wanted = one.combinations()[0], differentiable(one) if backward else frozenset()
     generator = torch.Generator().manual_seed(seed + 1)
     draw = lambda outs: [torch.randn(out.shape, generator=generator).to(out) for out in outs]  # noqa: E731
     given = lambda function: lambda **tensors: function(**tensors, **options)  # noqa: E731
@@ -170,13 +173,13 @@ def _kernelbench() -> Any:
 
 def kernelbench(one: subject.Subject) -> None:
     """`kernelbench.eval.run_and_check_correctness`: five draws, forward, in the first dtype. Its tasks have one fixed
-    shape each; it is a round one here. It turns all inputs into the task's dtype, so integers are handed on beside."""
+    shape each; it is a round one here. It turns all inputs into the task's dtype, so those of another go beside."""
     dtype = getattr(torch, one.dtypes[0])
     others: dict[str, Any] = {}
 
     def draw() -> list[torch.Tensor]:
         inputs = made(one, round_sizes(one), one.dtypes[0], int(torch.randint(2**31, ())))
-        floats = {name: value for name, value in inputs.items() if _floating(value)}
+        floats = {name: value for name, value in inputs.items() if _floating(value) and value.dtype == dtype}
         others.update({name: value for name, value in inputs.items() if name not in floats} | {"": list(floats)})
         return list(floats.values())
 
@@ -214,7 +217,7 @@ def robust_kbench(one: subject.Subject) -> None:
 
     def draw(requires: bool = False) -> list[torch.Tensor]:
         inputs = made(one, round_sizes(one), one.dtypes[0], int(torch.randint(2**31, ())))
-        return [inputs[name].requires_grad_(requires and _floating(inputs[name])) for name in names]
+        return [inputs[name].requires_grad_(requires and name in backward) for name in names]
 
     class Model(torch.nn.Module):
         def forward(self, *tensors: torch.Tensor, fn: Callable) -> torch.Tensor:
@@ -329,9 +332,8 @@ module = importlib.util.module_from_spec(spec)
 sys.modules["judged"] = module
 spec.loader.exec_module(module)
 for inputs, options, backward in calls:
-    for value in inputs.values():
-        if backward and torch.is_tensor(value) and value.is_floating_point():
-            value.requires_grad_()
+    for each in backward:
+        inputs[each].requires_grad_()
     out = getattr(module, name)(**inputs, **options)
     if backward:
         outs = [each for each in (out if isinstance(out, tuple) else (out,)) if each.requires_grad]

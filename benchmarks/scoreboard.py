@@ -12,6 +12,7 @@ fault, put a file and a line into `tests/corpus`, whose `README.md` says how.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import statistics
@@ -39,7 +40,7 @@ from benchmarks.peers import Found, NoVerdict  # noqa: E402
 
 CORPUS = ROOT / "tests/corpus"
 #: Of processor time, for one kernel and one of the others; of time, for one kernel and ours.
-SECONDS, LONGEST = 60.0, 900.0
+SECONDS, LONGEST = 30.0, 900.0
 PAGE = ROOT / "docs/guides/judged"
 OURS = "academy judge"
 OTHERS = {judge.name: judge for judge in peers.JUDGES}
@@ -86,6 +87,8 @@ def by_others(job: tuple[Case, list[str]]) -> Iterator[tuple[str, Verdict]]:
     """(judge, (found, passed or none, what it says, seconds)) of these judges, one after another, in a process of its
     own, which may die."""
     case, names = job
+    with contextlib.suppress(Exception), stand_in.for_files():
+        subject.from_file(case.path)  # what is imported once is no judge's time
     for name in names:
         start, said, word = time.perf_counter(), "", "passed"
         try:
@@ -166,7 +169,9 @@ def judged(
     todo = {case.name: list(missing) for case, missing in jobs}
     for (case, _), answer in process.stream(by_others, jobs, process.Limits(SECONDS, 4096)):
         if isinstance(answer, process.Death):  # of the first that has not answered; the rest of them go on
-            answer = todo[case.name][0], ("found", f"the process {answer.message}", SECONDS)
+            hangs = answer.kind == "hang"
+            said = "none" if hangs else "found", f"the process {answer.message}", SECONDS if hangs else 0.0
+            answer = todo[case.name][0], said
             if rest := todo[case.name][1:]:
                 jobs.append((case, rest))
         todo[case.name].remove(answer[0])

@@ -82,6 +82,13 @@ def test_who_dies_is_one_and_the_others_go_on(monkeypatch, tmp_path):
     assert "exit status 3" in found[1][2][1]
 
 
+def test_who_comes_to_no_end_gives_no_verdict(monkeypatch):
+    death = scoreboard.process.Death("hang", "was stopped after 30 s")
+    monkeypatch.setattr(scoreboard.process, "stream", lambda work, jobs, limits: iter([(jobs[0], death)]))
+    found = list(scoreboard.judged(CASES[:1], HERE[:1], {}, float("inf")))
+    assert found == [(CASES[0], HERE[0], ("none", "the process was stopped after 30 s", scoreboard.SECONDS))]
+
+
 def test_a_checkout_must_be_at_its_commit(monkeypatch, tmp_path):
     monkeypatch.setattr(peers, "FOLDER", tmp_path)
     (tmp_path / "KernelBench").mkdir()
