@@ -35,7 +35,16 @@ def memory_given_back():
         trim(0)
 
 
-@pytest.mark.parametrize("comparison", [each for each in CASES if not each.listed], ids=str)
+#: Of a long text, in ten seconds each; in `make test` compared with the formula in floats alone.
+LONG = {"fast.gated_delta_rule: one_walk", "fast.linear_attention: one_walk"}
+ALL = {str(each): each for each in CASES if not each.listed}
+assert LONG <= set(ALL)
+
+
+@pytest.mark.parametrize(
+    "comparison",
+    [pytest.param(each, marks=[pytest.mark.nightly] * (name in LONG), id=name) for name, each in ALL.items()],
+)
 def test_the_same_function(comparison):
     outcome = exactly.run(comparison, PROJECT.module(comparison.module), KNOWN)
     assert outcome.kind in ("exact", "up to atoms"), "\n".join(map(str, outcome.problems()))
