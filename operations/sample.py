@@ -10,7 +10,7 @@ from academy.formulas.cases import case
 from academy.judge.public import Public
 
 LESSON = "sampling.sample"
-FAST = None
+FAST = "fast.sample"
 FUNCTION = "sample"
 AXES = ("rows", "tokens")
 DERIVATION = "sample"
@@ -29,6 +29,7 @@ PUBLIC = [
 ]  # fmt: skip
 
 # ---------------------------------------------------------------- what is compared with formulas
+BOTH = (LESSON, FAST)
 ALL = ("float32", "float16", "bfloat16")
 SIZES = {"V": 37}
 LARGE_SEED = 2**35 + 11
@@ -58,12 +59,12 @@ def drawn_of_all(V):
     return {"k": V, "P": 1.0, "tau": 1.0, "v": random(V)}
 
 
-@case(modules=LESSON, returns="SA-k", values=three, sizes=SIZES, dtypes=ALL, forward_only=True)
+@case(modules=BOTH, returns="SA-k", values=three, sizes=SIZES, dtypes=ALL, forward_only=True)
 def top_k(module, x, k):
     return module.filter_logits(x, top_k=int(k)).isfinite().float()
 
 
-@case(modules=LESSON, returns="SA-tie", values=three, sizes=SIZES, forward_only=True)
+@case(modules=BOTH, returns="SA-tie", values=three, sizes=SIZES, forward_only=True)
 def top_k_in_small_chunks(module, x, k):
     places = torch.full((1,), int(k), device=x.device)
     return module.filter_forward(x[None], places, 1, None, BLOCK_V=8, BITS=1)[0].isfinite().float()
@@ -72,18 +73,18 @@ def top_k_in_small_chunks(module, x, k):
 top_k_in_small_chunks.pytorch(lambda module, x, k: module.filter_logits_reference(x, top_k=int(k)).isfinite().float())
 
 
-@case(modules=LESSON, returns="SA-p", values=more_than_there_are, sizes=SIZES, dtypes=ALL, forward_only=True)
+@case(modules=BOTH, returns="SA-p", values=more_than_there_are, sizes=SIZES, dtypes=ALL, forward_only=True)
 def top_p(module, x, P, tau):
     return module.filter_logits(x / tau, top_p=float(P)).isfinite().float()
 
 
-@case(modules=LESSON, returns="SA-draw", values=drawn, sizes=SIZES, dtypes=ALL, forward_only=True)
+@case(modules=BOTH, returns="SA-draw", values=drawn, sizes=SIZES, dtypes=ALL, forward_only=True)
 def draw(module, x, v, k, P, tau):
     token = module.sample(x, LARGE_SEED, temperature=float(tau), top_k=int(k), top_p=float(P))
     return v[token]
 
 
-@case(modules=LESSON, returns="SA-all(s = SA-s)", values=drawn_of_all, sizes={"V": 301}, forward_only=True)
+@case(modules=BOTH, returns="SA-all(s = SA-s)", values=drawn_of_all, sizes={"V": 301}, forward_only=True)
 def draw_of_all(module, x, v):
     return v[module.sample(x, LARGE_SEED)]
 
@@ -163,7 +164,10 @@ VARIANTS = {
     "everything": variant(None, None, sorted_and_summed),
 }
 # 6 logits, a seed and a k; a token; and the list, 8 bytes a logit, written and read.
-EXAMPLES = {LESSON: {"forward": dict(bytes_read=6 * 4 + 8 + 4 + 6 * 8, bytes_written=8 + 6 * 8, operations=0)}}
+EXAMPLES = {
+    LESSON: {"forward": dict(bytes_read=6 * 4 + 8 + 4 + 6 * 8, bytes_written=8 + 6 * 8, operations=0)},
+    FAST: {"forward": dict(bytes_read=6 * 4 + 8, bytes_written=8, operations=0)},
+}
 BENCH = dict(
     shapes=[(64, 151936), (1, 151936), (512, 32000)],
     dtypes=[torch.float32],

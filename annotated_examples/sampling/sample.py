@@ -29,8 +29,8 @@ list is 8 bytes a logit, of which few are used as a rule. Where nearly all logit
 of them. It is read 16 times, once for each digit, and that takes longer than reading the row as often.
 
 **Where it falls behind.** One program has a row, so a few long rows leave most of the card idle. One of 151936 with
-top-p alone takes [[bench: sample:top-p alone/1x151936/forward/ms]], PyTorch's sort
-[[bench: sample:top-p alone/1x151936/forward/eager.ms]].
+top-p alone takes [[bench: sample:top-p alone/1x151936/forward/lesson.ms]], PyTorch's sort
+[[bench: sample:top-p alone/1x151936/forward/eager.ms]]. [The fast version](../fast/sample.py) shares a row.
 
 **Contract.** Logits are float32, float16 or bfloat16, rows of up to 2¹⁸ along the last dimension, any strides; all
 arithmetic is float32. A larger logit comes first, of equal ones that with the lower index, and zeros of either sign are

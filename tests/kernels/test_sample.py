@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.seeds import random_words_reference
+from annotated_examples.fast import sample as fast
 from annotated_examples.sampling import sample as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant
@@ -311,6 +312,31 @@ CHECKS = [
 def test_check(check):
     torch.manual_seed(0)
     check(lesson)
+
+
+#: What a row that is cut into blocks may get wrong; its noise and its contract are the lesson's.
+CUT = [ties, not_a_number, nothing_to_draw, all_of_it, own_k_for_each_row, temperatures]
+
+
+@pytest.mark.parametrize("check", CUT, ids=lambda check: check.__name__)
+def test_check_of_rows_over_programs(check, monkeypatch):
+    """Short rows, in blocks of sixteen."""
+    monkeypatch.setattr(fast, "BLOCK", 16)
+    monkeypatch.setattr(fast, "LONG_ROW", 0)
+    torch.manual_seed(0)
+    check(fast)
+
+
+def test_which_rows_are_shared():
+    """Few long ones; any number of them without filters; short ones never."""
+    row, few, many = (torch.empty(rows, 2**17, device="meta") for rows in (1, 16, 17))
+    short = torch.empty(1, 2**13, device="meta")
+    wanted = {"both": [row], "one": [row, few], "none": [row, few, many]}
+    for filters, (top_k, top_p) in dict(both=(True, True), one=(False, True), none=(False, False)).items():
+        found = [x for x in (row, few, many, short) if fast.shared(x, top_k, top_p, None, None)]
+        assert [id(x) for x in found] == [id(x) for x in wanted[filters]], filters
+    assert fast.shared(short, True, True, 16, 8) == (16, 8) and fast.shared(row, True, True, None, None) == (2048, 4)
+    assert fast.block_of_a_program(short) == 1024 and fast.block_of_a_program(many) is None
 
 
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
