@@ -1,6 +1,7 @@
 # Each line is a command that a person could type; `.venv` is made on the first run and kept.
 #
 #   make serve                    the site on http://127.0.0.1:8000        make serve ADDRESS=127.0.0.1:8001
+#   make site                     the site into the folder site            make site ENGINE=zensical
 #   make test                     every check                              make test PYTEST_WORKERS=2
 #   make test-as-another-cpu      the checks of numbers, with sums in another order
 #   make check OP=layernorm       the checks of one operation
@@ -11,6 +12,7 @@ VENV   ?= .venv
 TORCH  ?= 2.13
 CPU    ?=
 BIN     = $(VENV)/bin
+ENGINE ?= mkdocs
 ADDRESS ?= 127.0.0.1:8000
 PYTEST_WORKERS ?= auto
 CONSTRAINTS = constraints/torch-$(TORCH).txt
@@ -22,11 +24,16 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: serve site site-check test test-as-another-cpu check bench constraints clean other-torch
 .DELETE_ON_ERROR:
 
+# Instead of the theme's own notice, one sentence.
+export NO_MKDOCS_2_WARNING = 1
 serve: $(VENV)/.installed
+	@echo "The site's theme is maintained until May 2027. What comes after: http://$(ADDRESS)/about/engine/"
 	$(BIN)/mkdocs serve --dirty --dev-addr $(ADDRESS) # after an edit, only the pages that show the file
 
-site: $(VENV)/.installed
-	EXECUTE_NOTEBOOKS=true $(BIN)/mkdocs build --strict
+BUILD_mkdocs = $(BIN)/mkdocs build --strict
+BUILD_zensical = $(BIN)/python -m academy.site.with_zensical site
+site: $(VENV)/.installed $(if $(filter zensical,$(ENGINE)),$(VENV)/.installed-zensical)
+	EXECUTE_NOTEBOOKS=true $(or $(BUILD_$(ENGINE)),$(error ENGINE is mkdocs or zensical))
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -72,8 +79,8 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) $(if $(filter-out $(TORCH),$(s
 	$(SETUP)
 	echo $(TORCH) > $@
 
-$(VENV)/.installed-bench: $(VENV)/.installed
-	$(SETUP) --extras bench
+$(VENV)/.installed-bench $(VENV)/.installed-zensical: $(VENV)/.installed-%: $(VENV)/.installed
+	$(SETUP) --extras $*
 	touch $@
 
 node_modules/.installed: package.json package-lock.json

@@ -137,8 +137,8 @@ def _said(found: list[Checked]) -> Iterator[str]:
         yield f"{said.replace(_ELEMENTS, elements)} {', '.join(calls)}"
 
 
-#: Both verdicts' page, as seen from a derivation's.
-_SAME = '<a href="../../guides/without-a-tolerance/"><em>the same function</em></a>'
+#: With a link to both verdicts' page.
+_SAME = '<a href="/guides/without-a-tolerance.md"><em>the same function</em></a>'
 _ELEMENTS = "ELEMENTS"
 #: What is said of a result in floats, after what is said of it without rounding.
 _ACCURATE = "<em>as accurate as</em> PyTorch (at most twice its error)"

@@ -25,11 +25,10 @@ class LinkPlaces(logging.Filter):
 
 
 def place(library: Library, doc: str, link: str) -> str:
-    page = library.page_at(doc)
-    path = page.source if page else f"{library.docs}/{doc}"
+    file = library.file_at(doc)
+    path = file.relative_to(library.root).as_posix()
     # A link may have been rewritten from the form that it has in a kernel or derivation: look for its end.
     needles = [f"]({link}", link, "#" + link.partition("#")[2] if "#" in link else link]
-    file = library.root / path
     lines = read(file).split("\n") if file.is_file() else []
     found = [line for needle in needles for line in places(enumerate(lines, 1), needle)] if lines else []
     return f"{path}:{found[0]}" if found else path

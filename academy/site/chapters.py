@@ -1,9 +1,9 @@
 """The chapters under docs/learn, which are notebooks in jupytext's percent format.
 
-mkdocs-jupyter says which files are notebooks and whether their cells are executed (its options are in mkdocs.yml). What
-it would make of them is HTML with 590 KB of CSS a page, scripts from another host, and links that nobody checks. So an
-executed notebook goes on as Markdown instead, through the same extensions as every other page: formulas are set while
-the site is built, `[[eq: TAG]]` and `[[bench: KEY]]` work, links are resolved and checked.
+jupytext reads them and nbclient runs them, for any engine. An executed notebook goes on as Markdown, through the same
+extensions as every other page: formulas are set while the site is built, `[[eq: TAG]]` and `[[bench: KEY]]` work, links
+are resolved and checked. (What mkdocs-jupyter would make of them is HTML with 590 KB of CSS a page, scripts from other
+hosts, and links that nobody checks. In the default site it says which files are notebooks and whether they are run.)
 
 A cell that fails ends the build. Beside each page lies its notebook (.ipynb), not executed, for Jupyter or Colab.
 """
@@ -18,8 +18,6 @@ from posixpath import dirname, join, normpath
 from tempfile import TemporaryDirectory
 
 import jupytext
-from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
@@ -32,7 +30,6 @@ from academy.results import figures
 from academy.site import addresses, change_it, exercise_pages, pictures
 from academy.site.library import Library
 
-PLUGIN = "mkdocs-jupyter"
 #: Seconds that one cell may take.
 TIMEOUT = 120
 #: At the head of a chapter whose cells the build did not run, as that of `make serve`.
@@ -49,37 +46,26 @@ SPAN = re.compile(pattern("tag", "bench"), re.S)
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
-def is_one(file, config) -> bool:
-    return PLUGIN in config.plugins and config.plugins[PLUGIN].should_include(file)
+class CellFailed(RuntimeError):
+    """A cell of a chapter raised an error, took too long, or ended its process."""
 
 
-def notebook_file(file, library: Library, config) -> File:
-    """The chapter as a notebook, with what only the site understands written out."""
-    uri = file.src_uri.removesuffix(".py") + ".ipynb"
-    return File.generated(config, uri, content=portable(Path(file.abs_src_path), file.src_uri, library, config))
+def place(uri: str) -> str:
+    """Where a page is in the tree of Markdown: a chapter, `learn/softmax.py`, is `learn/softmax.md` there."""
+    return uri.removesuffix(".py") + ".md" if uri.endswith(".py") else uri
 
 
-def page_text(page, config) -> str:
-    """The chapter's Markdown. Its drawings wait at the page until `with_drawings`."""
-    options = config.plugins[PLUGIN].config
-    notebook = jupytext.read(page.file.abs_src_path)
-    if options["execute"]:
-        execute(notebook, f"docs/{page.file.src_uri}", options["allow_errors"])
-    page.drawings = []
-    text = as_markdown(notebook, page.drawings, Path(page.file.src_uri).stem)
-    prose = re.sub(r"[*`]", "", first_sentence(notebook.cells[0].source))
-    page.meta.setdefault("description", prose)
-    return introduced(text, page.file.src_uri, options["execute"], config.repo_url)
+def page(path: Path, uri: str, executes: bool, repo_url: str) -> tuple[str, str]:
+    """The chapter's Markdown, and what it is about."""
+    notebook = jupytext.read(path)
+    if executes:
+        execute(notebook, f"docs/{uri}")
+    about = re.sub(r"[*`]", "", first_sentence(notebook.cells[0].source))
+    return introduced(as_markdown(notebook, path.stem), uri, executes, repo_url), about
 
 
-def with_drawings(html: str, page) -> str:
-    for number, drawing in enumerate(getattr(page, "drawings", ())):
-        html = html.replace(_placeholder(number), f'<div class="nb-figure" data-search-exclude>{drawing}</div>')
-    return html
-
-
-def execute(notebook, path: str, allow_errors: bool) -> None:
-    """Run all cells in a fresh kernel, from the repository's root."""
+def execute(notebook, path: str) -> None:
+    """Run all cells in a fresh kernel, from the repository's root. Raises `CellFailed`."""
     # The kernel is reached through sockets in a folder of its own: no port for others on the machine to listen at, and
     # no file left behind in the folder where the build was started. (`ip` is what their names begin with.)
     with TemporaryDirectory(prefix="academy-") as sockets:
@@ -88,18 +74,17 @@ def execute(notebook, path: str, allow_errors: bool) -> None:
             config=Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"}),
             kernel_name="python3",
             timeout=TIMEOUT,
-            allow_errors=allow_errors,
             resources={"metadata": {"path": str(ROOT)}},
         )
         try:
             client.execute()
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # the traceback's colours
-            raise PluginError(f"{path}: a cell failed\n{message}") from error
+            raise CellFailed(f"{path}: a cell failed\n{message}") from error
 
 
-def as_markdown(notebook, figures: list[str], name: str) -> str:
-    """The notebook as Markdown. Drawings are added to `figures`; a placeholder holds their place.
+def as_markdown(notebook, name: str) -> str:
+    """The notebook as Markdown.
 
     A live cell and the one after it are an editor, under the chapter's name; what they printed stands below.
     """
@@ -116,7 +101,7 @@ def as_markdown(notebook, figures: list[str], name: str) -> str:
                 setup = "setup" in cell.metadata.get("tags", ())
                 parts.append(_folded(cell) if setup else _fence(cell.source, "python"))
             live = False
-            parts += [part for output in cell.get("outputs", ()) if (part := _output(output, figures))]
+            parts += [part for output in cell.get("outputs", ()) if (part := _output(output))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -127,25 +112,18 @@ def _folded(cell) -> str:
     return f"{start}\n\n{code}\n\n</details>"
 
 
-def _output(output, figures: list[str]) -> str:
+def _output(output) -> str:
     if output.output_type == "stream":
         return _fence(output.text, "{ .text .nb-output }")
-    if output.output_type == "error":  # only where errors are allowed
-        return _fence(f"{output.ename}: {output.evalue}", "{ .text .nb-output }")
     for kind in ("text/html", "image/svg+xml"):
         if kind in output.data:
-            figures.append("".join(output.data[kind]))
-            return _placeholder(len(figures) - 1)
+            return f'<div class="nb-figure" data-search-exclude>{"".join(output.data[kind])}</div>'
     return _fence("".join(output.data.get("text/plain", "")), "{ .text .nb-output }")
 
 
 def _fence(text: str, language: str) -> str:
     mark = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{mark}{language}\n{text.rstrip()}\n{mark}" if text.strip() else ""
-
-
-def _placeholder(number: int) -> str:
-    return f'<div class="nb-figure" data-figure="{number}"></div>'
 
 
 def introduced(text: str, uri: str, executed: bool, repo_url: str) -> str:
@@ -201,13 +179,13 @@ def downloaded(text: str, library: Library) -> str:
     return written_out("\n".join(kept), library)
 
 
-def portable(path: Path, uri: str, library: Library, config) -> str:
+def portable(path: Path, uri: str, library: Library, site_url: str, repo_url: str) -> str:
     """The notebook as JSON for Jupyter and Colab: citations written out, links made absolute."""
 
     def link(found: re.Match) -> str:
         place = found[1].lstrip("/") if found[1].startswith("/") else normpath(join(dirname(uri), found[1]))
         page = re.sub(r"(?:(?:^|/)index)?\.(?:md|py)$", "/", place).lstrip("/")  # home's address is the site's own
-        return f"]({addresses.page_address(config.site_url, page)}{found[2] or ''})"
+        return f"]({addresses.page_address(site_url, page)}{found[2] or ''})"
 
     def prose(text: str) -> str:
         text = pictures.FIGURE.sub(lambda found: f"*{pictures.alternative(ROOT, found['argument'])}*", text)
@@ -222,7 +200,7 @@ def portable(path: Path, uri: str, library: Library, config) -> str:
             parts = groupby(lines, key=lambda line: bool(line[1]))
             texts = [(is_code, "\n".join(line for line, _ in part)) for is_code, part in parts]
             cell.source = "\n".join(text if is_code else prose(text) for is_code, text in texts)
-        cell.source = addresses.with_repository(cell.source, config.repo_url)
+        cell.source = addresses.with_repository(cell.source, repo_url)
         cell.pop("id", None)  # random: two builds of one source should be the same
     notebook.nbformat_minor = min(notebook.nbformat_minor, 4)  # the first that asks for ids is 5
     return jupytext.writes(notebook, fmt="ipynb")

@@ -43,12 +43,12 @@ class Conversion:
         self.told: Counter[tuple[str, str]] = Counter()
 
     def begin(self, lines: list[str]) -> None:
-        self.index: Library = self.given or Library.read(self.root, self.docs)
-        relpath = self.md.treeprocessors["relpath"] if "relpath" in self.md.treeprocessors else None
-        self.uri = relpath.file.src_uri if relpath else ""
+        self.index: Library = self.given or Library.read(self.root.resolve(), self.docs)
+        self.uri, self.meta = engines_page(self.md)
         self.page = self.index.page_at(self.uri) if self.uri else self._shown(lines)
-        path = self.root / self.docs / self.uri
-        if self.uri and path.is_file():
+        path = self.index.file_at(self.uri)
+        if self.uri and not self.page and path.is_file():
+            self.uri = path.relative_to(self.index.root / self.index.docs).as_posix()
             text, cut = front_matter.below(read(path))
             texts = notes(text) if path.suffix == ".py" else text.split("\n")
             source = [(cut + i, line) for i, line in enumerate(texts, 1)]
@@ -97,9 +97,20 @@ class Conversion:
         """A link to a file of the repository: its page on the site if it has one, else the file in the repository, or
         a copy of it."""
         page = self.index.page_of(path)
-        if page is None and path in self.index.copied:
+        if page is None and not self.repo_url and path in self.index.linked:
             return f"/{path}"
         return (page.href if page else self.blob(path)) + (f"#{fragment}" if fragment else "")
+
+
+def engines_page(md: Markdown) -> tuple[str, dict]:
+    """The place of the page that an engine converts, and its front matter: MkDocs', Zensical's, none in a docstring."""
+    if "relpath" in md.treeprocessors:
+        file = md.treeprocessors["relpath"].file
+        return file.src_uri, file.page.meta
+    if "rendering_context" in md.preprocessors and "mkdocstrings_ids" not in md.treeprocessors:
+        page = md.preprocessors["rendering_context"].page
+        return page.path, page.meta
+    return "", {}
 
 
 def notes(chapter: str) -> list[str]:

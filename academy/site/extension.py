@@ -30,10 +30,13 @@ shows the page, so that it can be fixed while looking at it.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
 
 from markdown import Extension
+from markdown.postprocessors import Postprocessor
 from markdown.preprocessors import Preprocessor
 
 from academy.book import facts, front_matter, layout, syntax
@@ -43,8 +46,10 @@ from academy.book.texts import read
 from academy.results import experiments
 from academy.results.pages import Html
 from academy.site import (
+    chapters,
     error_page,
     exercise_pages,
+    katex,
     kernel_page,
     language_index,
     lint,
@@ -57,6 +62,7 @@ from academy.site.addresses import NOWHERE
 from academy.site.citations import CitedEquation, Span
 from academy.site.conversion import Conversion, TreeStep
 from academy.site.glossary import Mentions
+from academy.site.highlighting import lean
 from academy.site.library import Page
 from academy.site.page_facts import PageFacts
 from academy.site.page_tree import Contents, PageTree
@@ -84,23 +90,67 @@ class AcademyExtension(Extension):
         for first, steps in ((7, (PageTree, VariableMarks)), (4, AFTER_CONTENTS)):
             for place, step in enumerate(steps):
                 md.treeprocessors.register(step(made), f"academy_{step.__name__}", first - place / len(steps))
+        md.postprocessors.register(Finished(made), "academy_finished", -10)
 
     def reset(self):
         self.conversion.reset()
 
 
-class DeadLinks(TreeStep):
-    """Links to files of a repository without an address become text."""
+class LastLinks(TreeStep):
+    """Links to chapters, which are scripts in the repository, lead to their pages. Links to files of a repository
+    without an address become text."""
 
     def run(self, root):
+        uri, index = self.conversion.uri, self.conversion.index
         for element in root.iter("a"):
-            if element.get("href", "").startswith(NOWHERE):
+            href, mark, fragment = element.get("href", "").partition("#")
+            if href.startswith(NOWHERE):
                 element.tag = "span"
                 element.attrib.clear()
+            elif href.endswith(".py") and "//" not in href:
+                page = chapters.place(normpath(join(dirname(uri), href)).lstrip("/"))
+                if index.file_at(page).suffix == ".py":
+                    element.set("href", chapters.place(href) + mark + fragment)
 
 
-#: Steps on a page's tree, in this order. MkDocs's links follow them.
-AFTER_CONTENTS = (Contents, exercise_pages.ExerciseLinks, PageFacts, Mentions, DeadLinks)
+class Finished(Postprocessor):
+    """The page's HTML, with that of docstrings, which the steps on its tree don't see."""
+
+    def __init__(self, conversion: Conversion):
+        super().__init__(conversion.md)
+        self.conversion = conversion
+
+    def run(self, text):
+        if not self.conversion.uri:  # a docstring, which is part of a page
+            return text
+        # A result without a type starts with a dash in mkdocstrings' lists.
+        text = lean(DASH.sub(r"\1", LINK.sub(self.resolved, text)))
+        self.conversion.meta["fonts"] = [f"katex/fonts/{font}" for font in katex.fonts(text[:BEGINNING])]
+        return text
+
+    def resolved(self, link):
+        """A link to a page that the engine would leave as it is: one in a docstring for MkDocs, any for Zensical, for
+        which it has to be relative to the page's file."""
+        uri, index, there = self.conversion.uri, self.conversion.index, link[1]
+        if not index.file_at(there).is_file() and not index.page_of(there):
+            self.conversion.problem(f"link to {there}, which does not exist", there)
+            return link[0]
+        here = _folder(uri) if "relpath" in self.md.treeprocessors else dirname(uri)
+        end = "/" if there.endswith(".md") else ""
+        return f'href="{relpath(_folder(there) or ".", here or ".")}{end}{link[2] or ""}"'
+
+
+def _folder(uri: str) -> str:
+    """Of a page's address; of another file this is the file."""
+    return uri.removesuffix(".md").removesuffix("index")
+
+
+LINK = re.compile(r'href="/([^"#?]+\.(?:md|py))(#[^"]*)?"')
+DASH = re.compile(r'(<li class="doc-section-item field-body">\s*)–\s*')
+#: Characters of a page in which the fonts are looked for that come along with it.
+BEGINNING = 50_000
+#: Steps on a page's tree, in this order. The engine's links follow them.
+AFTER_CONTENTS = (Contents, exercise_pages.ExerciseLinks, PageFacts, Mentions, LastLinks)
 
 
 NOTHING = ["", "Nothing here yet.", ""]

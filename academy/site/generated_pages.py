@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-
-from mkdocs.structure.files import File
 
 from academy.book import facts, layout, syntax
 from academy.book.texts import heading, read
@@ -13,31 +12,12 @@ from academy.site.library import Library, Page
 CHAPTERS = "learn"
 #: The page of all exercises.
 EXERCISES = "exercises.md"
+#: Titles that say their section: unlike elsewhere, as in what the search finds, the sidebar has that above them.
+OF_SECTION = re.compile(r'(<span class="md-ellipsis">[^<>]*): (?:derivation|benchmark)(\s)')
 
 
-class GeneratedPage(File):
-    """A page made from files of the repository, `sources`. `mkdocs serve --dirty` makes it again when one of them is
-    newer than the page."""
-
-    sources: tuple[Path, ...] = ()
-
-    def is_modified(self) -> bool:
-        page = Path(self.abs_dest_path)
-        return not page.is_file() or page.stat().st_mtime < max(path.stat().st_mtime for path in self.sources)
-
-
-def page_files(library: Library, config) -> list[File]:
-    found = []
-    for page in library.pages.values():
-        file = GeneratedPage.generated(config, page.uri, content=_markdown(library, page))
-        file.sources = tuple(library.root / path for path in _sources(library, page))
-        if page.kind != "benchmark":  # which is drawn from results, so that nobody edits it
-            file.edit_uri = f"../{page.source}"
-        found.append(file)
-    return found
-
-
-def _markdown(library: Library, page: Page) -> str:
+def markdown(library: Library, page: Page) -> str:
+    """What the page shows, as a directive."""
     if page.kind != "benchmark":
         return f"[[{page.kind}: {page.source}]]\n"
     benchmark = Path(page.source)
@@ -51,7 +31,7 @@ def _markdown(library: Library, page: Page) -> str:
     )
 
 
-def _sources(library: Library, page: Page) -> list[str]:
+def sources(library: Library, page: Page) -> list[str]:
     """What the page shows: of a kernel also what it imports, of a derivation the kernels whose lines it links to, of a
     benchmark the results."""
     found = [page.source]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from academy.book import exercise_files, facts, front_matter, layout
@@ -22,6 +22,7 @@ from academy.book.learning_path import LearningPath
 from academy.book.maths import Equation, equations
 from academy.book.splitter import introduction
 from academy.book.texts import first_sentence, heading, read
+from academy.site import addresses
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,7 @@ class Operation:
 
 @dataclass
 class Library:
-    """The site's index. `pages` by the path of the shown file. `copied`: files of the repository that the site has a
-    copy of, because a page links to them and the repository has no address."""
+    """The site's index. `pages` by the path of the shown file."""
 
     root: Path
     docs: str = "docs"
@@ -82,7 +82,6 @@ class Library:
     operations: list[Operation] = field(default_factory=list)
     exercises: dict[str, exercise_files.Exercise] = field(default_factory=dict)  # by the path of its file
     problems: list[tuple[str, int, str]] = field(default_factory=list)
-    copied: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, root: str | Path = ".", docs: str = "docs") -> Library:
@@ -100,6 +99,18 @@ class Library:
     def page_at(self, uri: str) -> Page | None:
         """The page at this place, if it is made from a file."""
         return self._by_uri.get(uri)
+
+    def file_at(self, uri: str) -> Path:
+        """The file from which the page at this place is made: a chapter is a script here, and Markdown in the tree."""
+        page = self.page_at(uri)
+        path = self.root / (page.source if page else f"{self.docs}/{uri}")
+        chapter = path.with_suffix(".py")
+        return chapter if not page and uri.startswith("learn/") and chapter.is_file() else path
+
+    @cached_property
+    def linked(self) -> frozenset[str]:
+        """Code outside of the site's pages that they link to: a site without a repository has copies."""
+        return addresses.linked_code(self.root, self.root / self.docs)
 
     def shown(self, kind: str) -> list[Page]:
         """All pages of a kind: along the learning path, then the others by name."""

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
 from bs4 import BeautifulSoup, Tag
 from markdownify import ATX, MarkdownConverter
-from mkdocs.structure.nav import Section
 
 from academy.site import addresses, background
 from academy.site.search_text import lighter
 
 #: What is there to be clicked, or repeats what other pages say.
 LEFT_OUT = "headerlink k-bar k-contents v-legend tabbed-labels page-facts op-links eq-foot terms v-bar".split()
-LEFT_OUT += ["thumb", "k-picture", "p-live-now", "p-strips", "p-actions", "p-outcome"]
+LEFT_OUT += ["md-content__button", "thumb", "k-picture", "p-live-now", "p-strips", "p-actions", "p-outcome"]
 #: Folded parts that a reader is asked not to look at yet, hints and solutions: they stay folded.
 ANSWERS = {"tip", "success", "example"}
 
@@ -29,58 +28,42 @@ ANSWERS = {"tip", "success", "example"}
 TO_WRITE = "guides/for-assistants/"
 
 
-@dataclass
-class Copies:
-    """The copies of all pages. `pages`: address -> the page's description, its content as HTML, what it is called, and
-    its own address on the web if it has one."""
-
-    pages: dict[str, tuple[str, str, str, str]] = field(default_factory=dict)
-
-    def add(self, page) -> None:
-        about = page.meta.get("description") or "", page.content, page.meta.get("title") or page.title
-        self.pages[page.url] = (*about, page.canonical_url or "")
-        background.ask("copy", page.content)
-
-    def write(self, nav, config) -> None:
-        for url, (_, content, title, address) in reversed(self.pages.items()):  # others have begun with the first ones
-            text = str(background.answer("copy", content) or converted(content))
-            if not re.search(r"^# ", text, re.M):
-                text = f"# {title}\n\n{text}"
-            head = f"<!-- {address} -->\n\n" if address else ""
-            path = Path(config.site_dir) / url / "index.md"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{head}{addresses.without_dead_links(text.strip())}\n", "utf-8")
-        (Path(config.site_dir) / "llms.txt").write_text(self.overview(nav, config), "utf-8")
-
-    def overview(self, nav, config) -> str:
-        """llms.txt: what the site is, and each page with its description, in the order of the navigation."""
-        out = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
-        about = "Each page below is Markdown. Its HTML is at the same address without `index.md`."
-        out.append(f"{about} Source: {config.repo_url}" if config.repo_url else about)
-        if TO_WRITE in self.pages:
-            out += [
-                "",
-                f"To write a kernel, begin with {config.site_url or ''}{TO_WRITE}index.md: the commands and the rules.",
-            ]
-        for item in nav.items:
-            out += ["", f"## {item.title}", ""]
-            for page in _pages_of(item) if isinstance(item, Section) else [item]:
-                description = self.pages[page.url][0]
-                entry = f"- [{page.title}]({config.site_url or ''}{page.url}index.md)"
-                out.append(entry + (f": {description}" if description else ""))
-        return "\n".join(out) + "\n"
+#: Title of a part of the site -> address, title and description of each of its pages.
+Sections = dict[str, list[tuple[str, str, str]]]
 
 
-def _pages_of(section: Section):
-    for child in section.children:
-        if isinstance(child, Section):
-            yield from _pages_of(child)
-        elif child.is_page:
-            yield child
+def begin(page: str) -> None:
+    """A page is finished: another process may turn it into Markdown."""
+    background.ask("copy", page)
+
+
+def write(site: Path, sections: Sections, config: Mapping) -> None:
+    """The copies of all pages of a finished site. `config`: its name, description and addresses, as in mkdocs.yml."""
+    pages = [url for listed in sections.values() for url, _, _ in listed]
+    for url in reversed(pages):  # others have begun with the first ones
+        page = (site / url / "index.html").read_text("utf-8")
+        text = str(background.answer("copy", page) or converted(page))
+        head = f"<!-- {config['site_url']}{url} -->\n\n" if config["site_url"] else ""
+        (site / url / "index.md").write_text(f"{head}{addresses.without_dead_links(text.strip())}\n", "utf-8")
+    (site / "llms.txt").write_text(overview(sections, config), "utf-8")
+
+
+def overview(sections: Sections, config: Mapping) -> str:
+    """llms.txt: what the site is, and each page with its description, in the order of the navigation."""
+    base = config["site_url"] or ""
+    out = [f"# {config['site_name']}", "", f"> {config['site_description']}", ""]
+    about = "Each page below is Markdown. Its HTML is at the same address without `index.md`."
+    out.append(f"{about} Source: {config['repo_url']}" if config["repo_url"] else about)
+    out += ["", f"To write a kernel, begin with {base}{TO_WRITE}index.md: the commands and the rules."]
+    for section, pages in sections.items():
+        out += ["", f"## {section}", ""]
+        out += [f"- [{title}]({base}{url}index.md)" + (f": {about}" if about else "") for url, title, about in pages]
+    return "\n".join(out) + "\n"
 
 
 def converted(html: str) -> str:
     """The content of a page as Markdown."""
+    html = html.partition('<article class="md-content__inner md-typeset">')[2].partition("</article>")[0] or html
     page = BeautifulSoup(lighter(html, _formula), "html.parser")
     named: dict[str, list[Tag]] = defaultdict(list)  # one walk: a CSS selector is a walk each
     for element in page.find_all(True):

@@ -9,7 +9,6 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 from mkdocs.config import load_config
-from mkdocs.exceptions import PluginError
 
 from academy.site import chapters
 
@@ -100,9 +99,8 @@ def test_a_cell_that_fails_ends_the_build():
     import jupytext
 
     broken = jupytext.reads("# %%\nx = 0\n\n# %%\n1 / x\n", fmt="py:percent")
-    with pytest.raises(PluginError, match=r"docs/learn/broken.py: a cell failed(.|\n)*ZeroDivisionError"):
-        chapters.execute(broken, "docs/learn/broken.py", allow_errors=False)
-    assert load_config(str(ROOT / "mkdocs.yml")).plugins["mkdocs-jupyter"].config["allow_errors"] is False
+    with pytest.raises(chapters.CellFailed, match=r"docs/learn/broken.py: a cell failed(.|\n)*ZeroDivisionError"):
+        chapters.execute(broken, "docs/learn/broken.py")
 
 
 def test_nothing_is_left_where_the_build_was_started(tmp_path, monkeypatch):
@@ -113,10 +111,10 @@ def test_nothing_is_left_where_the_build_was_started(tmp_path, monkeypatch):
     monkeypatch.chdir(here)
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     notebook = jupytext.reads("# %%\nprint(6 * 7)\n", fmt="py:percent")
-    chapters.execute(notebook, "docs/learn/small.py", allow_errors=False)
+    chapters.execute(notebook, "docs/learn/small.py")
     assert notebook.cells[0].outputs[0].text == "42\n"
     shown = "```python\nprint(6 * 7)\n```\n\n```{ .text .nb-output }\n42\n```\n"
-    assert chapters.as_markdown(notebook, [], "small") == shown
+    assert chapters.as_markdown(notebook, "small") == shown
     left = [path for path in (*here.rglob("*"), *scratch.rglob("*"))]
     assert left == []
 
