@@ -334,7 +334,8 @@ class Attempt:
                 message = elements.difference(name, given, peer, precise, eps=eps)
                 if message and not self.unlucky(name, part, three):
                     by_chance = elements.perhaps_by_chance(given, peer, precise)
-                    near = self.trial.offset or self.trial.values in special.WHOLE or self.trial.values and by_chance
+                    equal = self.trial.values or self.trial.layout.startswith("expanded")  # which repeats what there is
+                    near = self.trial.offset or self.trial.values in special.WHOLE or equal and by_chance
                     if not (near or self.trial.scale > 1) or not self.as_if_rounded(
                         name, part, three, inputs, upstreams, digits=bool(near)
                     ):

@@ -50,7 +50,8 @@ FAULTS = {
     ),
     "no and or not on blocks": (
         "@triton.jit\ndef f(a, b):\n    m = a and not b",
-        "@triton.jit\ndef f(a, b, C: tl.constexpr):\n    m = a & ~b\n    if C and a is not None:\n        m = a",
+        "@triton.jit\ndef f(a, b, C: tl.constexpr):\n    m = a & ~b\n"
+        "    if C and a.shape[0] > 1 and a is not None:\n        m = a",
     ),
     "no python max on blocks": (
         "@triton.jit\ndef f(a):\n    m = max(a, 0)",

@@ -225,6 +225,17 @@ def test_digits_that_rounding_the_inputs_loses_too_are_a_remark():
 
 
 @interpreted
+def test_an_expanded_dim_is_a_dim_of_equal_values():
+    """What is left of their difference is rounding, PyTorch's happens to be 0, and neither is a fault of strides."""
+
+    def centred(x):
+        return x.detach() - x.detach().sum(0) * (1 / x.shape[0] * (1 + 2.0**-23))
+
+    report = verdict(centred, lambda x: x.detach() - x.detach().mean(0), {"x": "rows cols"}, ["layouts"])
+    assert report.right, str(report)
+    assert states(report, "layouts")["inputs with dim 0 expanded"] == "remark"
+
+
 def test_a_number_where_the_references_own_steps_overflow_is_held_to_float64():
     norm = lambda x: x / x.square().sum(1, keepdim=True).sqrt()  # noqa: E731
     wide = lambda x: norm(x.double()).to(x.dtype)  # noqa: E731

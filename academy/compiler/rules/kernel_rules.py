@@ -42,7 +42,7 @@ def row_offsets_are_int64(file: KernelFile) -> Iterator[Found]:
 
 
 def no_and_or_not_on_blocks(file: KernelFile) -> Iterator[Found]:
-    """`and`, `or` and `not` are for what is known while compiling: constexprs, dtypes, `is None`."""
+    """`and`, `or` and `not` are for what is known while compiling: constexprs, dtypes, shapes, `is None`."""
     for function in file.jitted:
         known = {a.arg for a in function.args.args if a.annotation and "constexpr" in ast.unparse(a.annotation)}
         for node in syntax.walk(function):
@@ -59,7 +59,8 @@ def _known_while_compiling(node: ast.expr, known: set[str]) -> bool:
         return True
     if "dtype" in ast.unparse(node):
         return True
-    return all(name in known or name.isupper() or name == "tl" for name in names_in(node))
+    without_shapes = ast.parse(re.sub(r"\b\w+\.shape\b", "tl", ast.unparse(node)), mode="eval").body
+    return all(name in known or name.isupper() or name == "tl" for name in names_in(without_shapes))
 
 
 def no_python_max_on_blocks(file: KernelFile) -> Iterator[Found]:
