@@ -17,8 +17,8 @@ once.
 **Contract.** As the lesson's. The parts are added in a fixed order, so the same call gives the same bits. Codes of
 eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
 
-**Where it falls behind.** From 128 rows on the lead is gone. With 4096 rows decoding adds
-[[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]] to the library's product, the time of a copy of the same bytes.
+**Where it falls behind.** From 128 rows on the lead is gone. With 4096 rows a kernel decodes first, in
+[[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]], the time of a copy of the same bytes; the library multiplies.
 
 And even with one row it is far behind the memory, which could deliver the weights in less than half the time. A graph
 with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied as they are,

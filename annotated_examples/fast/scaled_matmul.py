@@ -298,7 +298,7 @@ def scaled_matmul(
         bias: None, or a tensor of shape (N,), float32 or `out_dtype`, any strides.
         out_dtype: of the result, float32, float16 or bfloat16.
         use_fast_accum: whether the tensor cores may keep a sum over all of K to themselves. On Hopper that is faster
-            and has about 14 bits; elsewhere it changes nothing. Not with "block".
+            and has about 14 bits; on other cards this changes nothing here. Not with "block".
 
     Returns:
         A new contiguous tensor of shape (M, N): a float32 sum, rounded once. K = 0 gives the bias, or zeros.

@@ -8,7 +8,7 @@ of both values. The delta rule asks first what the state would answer, and write
 
 Without gates $g_t$ this is DeltaNet, with gates a layer of Qwen3-Next; Kimi Linear has a gate for each row of the state
 instead. [The chapter](/learn/write_the_difference.py) works one chunk through with numbers, and has it as a kernel of
-forty lines. Read that first. New here: all chunks are prepared at once, so that little is left to wait for; packed
+25 lines. Read that first. New here: all chunks are prepared at once, so that little is left to wait for; packed
 sequences, heads that share keys, states at both ends; and the gradients.
 
 [[figure: chunks/prepared]]

@@ -38,7 +38,7 @@ from torch.utils._pytree import tree_leaves
 print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 
 # %% [markdown]
-# The model is the [capstone](../kernels/capstone/gpt.md): 124 million parameters in 12 layers. A step takes 16
+# The model is the [capstone](../kernels/capstone/gpt.md): 125 million parameters in 12 layers. A step takes 16
 # sequences of 1024 tokens. Its plain version is the starting point: PyTorch's own attention, PyTorch's own products,
 # and everything between them written in the usual way.
 #
