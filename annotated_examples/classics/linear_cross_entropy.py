@@ -99,7 +99,7 @@ def store_loss(
     tl.store(z_label_ptr + row, z_label)
 
     # [[tag: LCE]] of this row, divided by the number of items, that is, of all tokens that count. The last piece stores
-    # the right loss; the earlier ones store what it would be if the vocabulary ended here.
+    # the right loss, over what the earlier ones have stored.
     loss = (tl.log(row_sum) + (row_max - z_label)) / tl.load(n_items_ptr).to(tl.float32)
     loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))
     tl.store(losses_ptr + row, tl.where(label == ignore_index, 0.0, loss))

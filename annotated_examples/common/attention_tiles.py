@@ -43,8 +43,8 @@ def seen(offs_n, first, last, WINDOW: tl.constexpr):
 
 
 # A tile of queries is at the positions from `low` to `high`. Which keys do some of them see, and which keys do all of
-# them see? The keys in between are full: every score counts, and no mask is needed. All four ends are multiples of the
-# tile, except where the keys end.
+# them see? The keys in between are full: every score counts, and no mask is needed. `end` is where the last query's
+# keys end, which may be anywhere. The other three are multiples of the tile, unless `end` cuts them off.
 @triton.jit
 def key_ranges(low, high, S, window, BLOCK_N: tl.constexpr):
     left, right = window

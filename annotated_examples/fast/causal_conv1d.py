@@ -221,8 +221,8 @@ def more(dweights, dz, window, u: tl.constexpr, counted, W: tl.constexpr):
     return sums
 
 
-# There are two loops. Whole groups of `ROWS` rows in the chunk need no question whether a row exists. What is left, and
-# the tokens past the chunk, come $W - 1$ at a time: mostly that is all of them.
+# There are two loops. Whole groups of `ROWS` rows in the chunk need no question whether a row exists. The rest of the
+# chunk, and the $W - 1$ tokens past it, come $W - 1$ at a time. Mostly there is no rest, and one step takes them all.
 @triton.jit
 def causal_conv1d_backward_kernel(
     dy_tensor, dfinal_ptr, x_tensor, state_ptr, weight_ptr, bias_ptr, dx_tensor,  # as forward; dfinal as the state
@@ -273,7 +273,7 @@ def causal_conv1d_backward_kernel(
             dbias += tl.where(row < end, dz, 0.0)
             dweights = more(dweights, dz, window, u, row < end, W)
             dzs = dzs + (dz,)
-            # Token 4 was seen by itself, through the last tap, and tokens 3 and 2 by it through the others:
+            # Output 4 saw token 4 through the last tap, and tokens 3 and 2 through the others:
             # `pid=0, t=4, u=0: dx[0] = 10` is the gradient of token 3, `pid=0, t=4, u=1: dx[0] = 100` that of token 4.
             past = row - length
             dx = gradient(dzs, weights, W - 1 - past, W)

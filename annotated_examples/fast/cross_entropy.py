@@ -9,8 +9,8 @@ and almost always 1. So a training step reads the logits once and writes the gra
 backward pass reads one number. The yardstick is a copy of as many bytes, which an H200 moves at
 [[bench: device/copy]]. At 8192 x 128256 both passes take
 [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
-[[bench: cross_entropy/8192x128256/forward+backward/share]] of copy speed. The two exponentials that each logit takes
-are not free either: rungs 3 to 5 are about them, not about memory.
+[[bench: cross_entropy/8192x128256/forward+backward/share]] of copy speed. Memory isn't everything: rungs 3 to 5 are
+about instructions and waiting, the two exponentials of each logit among them.
 
 **Contract.** That of the lesson. In addition, rows may begin anywhere: those of `logits[:, :-1]` are read in place.
 Only if the entries of a row aren't contiguous are the logits copied first.
@@ -205,8 +205,8 @@ def cross_entropy_forward_kernel(
 
     # Its label. A label outside the vocabulary must not be used as an offset; it turns the row into NaN. The label's
     # logit is loaded now, because later another warp may already have written the gradient over it. It is *used* at the
-    # end: a program continues until it needs the result of a load, and using it here would mean waiting for memory
-    # twice in a row.
+    # end. A load doesn't stop a program; the first instruction that uses its result does. Used here, it would mean
+    # waiting for memory twice in a row.
     label = tl.load(labels_ptr + row).to(tl.int64)
     ignored = label == ignore_index
     in_range = (label >= 0) & (label < vocab)
@@ -229,7 +229,7 @@ def cross_entropy_forward_kernel(
     # `offs = [[0, 1, 2, 3], [4, 5, 6, 7]]`.
     strips = tl.arange(0, BLOCK // STRIP) * STRIP
     offs = strips[:, None] + tl.arange(0, STRIP)[None, :]
-    # An ignored row isn't read. The body holds one whole pair of blocks of 8: `pid=0: whole = 16`.
+    # The body of an ignored row isn't read. Here it holds one whole pair of blocks of 8: `pid=0: whole = 16`.
     needed = tl.where(ignored, 0, body)
     whole = needed // (2 * BLOCK) * (2 * BLOCK)
     shift, total = first_sweep(

@@ -14,15 +14,16 @@ warp.
 
 [[figure: attention/softmax_and_tensor_cores]]
 
-Timed with batch 4, 16 heads, 4096 tokens; causal first, then unmasked.
+Timed with batch 4, 16 heads, 4096 tokens; causal first, then unmasked. These times are of the finished kernel with
+parts of it switched off. The rungs of the ladder below are other, simpler kernels.
 
 1. The card's TMA unit fetches the tiles. Exponentials are powers of 2, which the hardware has an instruction
    for, and the scale and the change of base are one factor. Tiles that every query sees as a whole have a loop of their
    own, without a mask: [[bench: flash_attention/ladder/nothing ahead/forward_ms]] and
    [[bench: flash_attention/ladder/nothing ahead/full_forward_ms]]. Each tile is waited for.
 2. The next two tiles of keys and values are on their way while this one is computed. Tiles are small, 64 queries and 64
-   keys, so that two or three programs fit on an SM: while one is at its softmax, the tensor cores work for
-   another. [[bench: flash_attention/ladder/two tiles ahead/forward_ms]] and
+   keys, so that two programs fit on an SM: while one is at its softmax, the tensor cores work for the other.
+   [[bench: flash_attention/ladder/two tiles ahead/forward_ms]] and
    [[bench: flash_attention/ladder/two tiles ahead/full_forward_ms]].
 3. Under a causal mask the last queries see the most keys. So their tiles start first, and short ones fill the gaps.
    Heads run in batches whose keys and values fit in L2: eight here.
@@ -246,9 +247,9 @@ def attention_forward_kernel(
 
 # ## The launcher
 #
-# What was fastest on the card for heads of up to 64 and of up to 128 numbers. Each leaves room for two or three
-# programs on an SM: in registers, and in shared memory for `STAGES` tiles of keys and of values. The
-# descriptors are made here, one per tensor; what they can't describe goes to the lesson's kernels.
+# What was fastest on the card for heads of up to 64 and of up to 128 numbers. Each leaves room for two programs on an
+# SM, `SHORT` for three with heads of 64: in registers, and in shared memory for `STAGES` tiles of keys and of values.
+# The descriptors are made here, one per tensor; what they can't describe goes to the lesson's kernels.
 FORWARD = {64: TileSizes(128, 128, 3, 4), 128: TileSizes(64, 64, 3, 4)}
 # Of short sequences a good part of all tiles lies on the diagonal, where half of a tile of 128 keys is masked.
 SHORT = FORWARD | {64: TileSizes(128, 64, 3, 4)}
@@ -289,7 +290,7 @@ def attention_forward(
 # dense heads of 128 numbers. For heads of 64 this one is. Backward, [its
 # counterpart](../gluon/flash_attention_backward.py) makes five products instead of seven, and takes both widths. It
 # pays with memory, for float32 sums of dQ. The first launches of these kernels cost Python more, because they make
-# their descriptors, so it has to be worth it: `2**28` scores take a card about as long.
+# their descriptors. So a call has to be large: the card spends about as long on `2**28` scores as Python on those.
 WORTHWHILE = 2**28
 FORWARD_WIDTHS, BACKWARD_WIDTHS = (128,), (64, 128)
 

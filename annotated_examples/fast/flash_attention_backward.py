@@ -226,8 +226,8 @@ def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: 
 
 # Four products for each tile of queries: **Sᵀ = K Qᵀ**, **dPᵀ = V dOᵀ**, **dV = Pᵀ dO** and **dK = dSᵀ Q**. Their order
 # matters to the compiler, which has to hold two sums and two tiles of scores in 255 registers per thread. With heads of
-# 128, dV comes as soon as its tile of P is there, and P is gone before dP arrives. With heads of 64 there is room to
-# start both products of loaded tiles first.
+# 128, dV comes as soon as its tile of P is there, so P's 16-bit copy, the factor of dV, is gone before dP arrives. With
+# heads of 64 there is room to start both products of loaded tiles first.
 #
 # In the pass with atomics a fifth product follows, **dQ = dS K**, which is added to the sums in memory.
 @triton.jit
@@ -298,8 +298,8 @@ def attention_backward_keys_kernel(
         return
     VARLEN: tl.constexpr = lengths[0] is not None
     entry = 0 if VARLEN else b
-    # In the one-pass version, rows past the last key would be added to dQ: zero and mask them. With two kernels they do
-    # no harm: a key's row of dK and dV is its own, and past the last key it isn't stored.
+    # In one pass, rows past the last key would be added to dQ: zero and mask them, for all queries. (A score of 0
+    # makes P = exp(−lse), which may be infinite, and infinity · 0 is NaN.) With two kernels these rows aren't stored.
     CLEAR: tl.constexpr = VARLEN and dq_ptr is not None
     offs_n = start_n + tl.arange(0, BLOCK_N)
     k = load_rows(k_desc, entry, hk, start_k, start_n, S, CLEAR, BLOCK_N, BLOCK_D)

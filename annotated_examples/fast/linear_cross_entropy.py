@@ -20,8 +20,8 @@ logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 1
    [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/memory]] more than the inputs.
 
 **What it costs.** The fourth product is computed only for the logits that aren't kept. With 8192 rows of 4096, a third
-of them fits into the gradient of the weights. With `KEPT` at 0.67, none is left there. `linear_cross_entropy_lean`
-keeps a fifth.
+of them fits into the gradient of the weights. `KEPT` at 0.67 is the other two thirds, so none is computed twice.
+`linear_cross_entropy_lean` keeps a fifth.
 
 **Contract.** That of the lesson.
 """
@@ -137,7 +137,7 @@ def sum_piece(logits, bias, labels, n_items, state, start, vocab, options, BLOCK
 # end, logits can be stored there, and cost nothing:
 #
 # ```text
-# dweight   | rows of the first piece → |  free  | logits of the first piece |
+# dweight: | rows of the gradient → | free | kept logits |
 # ```
 #
 # A column of logits takes up `rows` numbers, and its part of the gradient is a row of `hidden` numbers. So the logits
@@ -167,9 +167,9 @@ def room_at_the_end(dweight, rows, columns, dtype):
 
 # ## Two rounds
 #
-# The first round ends with the pieces that stay, the second one begins with them. Neither order is a matter of taste.
-# Pieces pass through one memory, so the one that stays in it must be computed last and used first. And the piece inside
-# `dweight` has to be used before all others: their rows of the gradient are written over it.
+# The first round ends with the pieces that stay, the second one begins with them. Pieces pass through one memory, so
+# the one that stays in it must be computed last and used first. And the piece inside `dweight` has to be used before
+# all others: their rows of the gradient are written over it. (When it is computed, in the first round, doesn't matter.)
 def two_rounds(x, weight, bias, labels, n_items, state, gradients, options, INSIDE, KEPT, STEP, tiles):
     vocab, (rows, _), dweight = len(weight), x.shape, gradients[1]
     inside, beside = plan(rows, weight, x.element_size(), INSIDE and dweight is not None, KEPT, STEP)

@@ -5,6 +5,8 @@ r"""
 
 [[eq: ME-h]]
 
+Here $c_{tji}$ is 1 if slot $j$ of token $t$ belongs to expert $i$, and 0 otherwise.
+
 Fusing saves passes through memory. But the products are the bulk of this layer, and whatever is fused into them slows
 them down: rows that are gathered can't be fetched by the TMA unit, since it takes neighbours only, and while a tile is
 activated and stored nothing is multiplied. So here all six products are those of
@@ -80,7 +82,8 @@ from annotated_examples.moe.moe_mlp import (
 # [[figure: experts/sorted_rows]]
 #
 # It copies that row. Dropped slots lie behind the last expert's rows: nothing is copied for them, and the product
-# doesn't read what is there.
+# doesn't read what is there. (The picture is of the router's example, where row 1 is slot 5. The notes below are of the
+# lesson's.)
 @triton.jit
 def gather_kernel(
     x_ptr, rows_ptr, order_ptr, offsets_ptr,  # (T, C), (R, C), (R,), (E,)

@@ -18,8 +18,9 @@ gap. Here the gap is closed by hand, in two ways:
 
 [[figure: below/attention_step]]
 
-It is the schedule of FlashAttention-3. [A copy](tile_copy.py) explains layouts, barriers and phases, and
-[the product](matmul.py) partitions and `warpgroup_mma`; both come first.
+Within a group it is the overlap of FlashAttention-3. Between groups, FlashAttention-3 makes them take turns with
+barriers; here nothing does. [A copy](tile_copy.py) explains layouts, barriers and phases, and [the product](matmul.py)
+partitions and `warpgroup_mma`; both come first.
 
 **What it costs.** A tile of 128 queries and 128 keys, with heads of 128 numbers, keeps the tensor cores busy for 2048
 cycles. Meanwhile each of the two groups exponentiates 8192 scores, and an SM computes 16 exponentials in a
@@ -113,7 +114,8 @@ def place(t, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.cons
 # some waiting for others. Instead a program takes the next tile that nobody has taken, by an atomic addition. The
 # groups have to be told, through two numbers in shared memory. Do these need barriers? No. The number is written before
 # the tile's first keys are asked for, and a group reads it after it has waited for those. And it is overwritten two
-# tiles later, after the groups have given back the queries of the tile between, which they do after reading it.
+# tiles later. Before it fetched the tile between, this warp waited until both groups had given back this tile's
+# queries, which they do after reading the number.
 @gluon.jit
 def load_partition(
     q_desc, k_desc, v_desc, next_ptr, bufs, bars, sizes,

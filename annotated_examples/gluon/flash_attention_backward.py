@@ -14,11 +14,11 @@ and makes these gradients of them:
 
 **Five products instead of seven.** [The fast version in Triton](../fast/flash_attention_backward.py) has two kernels.
 One walks along the keys for dQ, the other along the queries for dK and dV, and both compute S and dP: seven products of
-each tile. No sum ever leaves its program.
+each tile. In that form, which the picture shows, no sum ever leaves its program.
 
 [[figure: fast/backward_walks]]
 
-Five would do: S, dP, dV, dK and dQ. Then a program has a tile of keys and keeps dK and dV in registers, as before. But
+Five would do: S, dP, dV, dK and dQ. Here a program has a tile of keys and keeps dK and dV in registers, as before. But
 its part of dQ has to be added to a sum in memory, to which the tiles of all the other keys add, too. Two things make
 that cheap:
 
@@ -27,18 +27,25 @@ that cheap:
 - **Everyone has a turn.** The sum of floats depends on the order. So the tiles of keys add in theirs: first tile 0,
   then tile 1, and so on, for each tile of queries. A counter says whose turn it is. Every call gives the same bits.
 
-Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first. What waits
-is the one warp that commands the TMA unit, while the groups compute the next step. A program whose turn is far off
-waits once, at its first steps. After that it runs behind the others, and its turn has come when it needs it.
+Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first. The one
+warp that adds waits, while the groups compute the next step. A program whose turn is far off waits once, at its first
+steps. After that it runs behind the others, and its turn has come when it needs it.
 
 [[figure: below/sums_in_turn]]
+
+| barrier | who arrives | who waits |
+|---|---|---|
+| `kv_full`; `full` of a stage | the loading warp, with keys and values; with queries | the groups, before their use |
+| `kv_empty` | both groups, when dK and dV are stored | the loading warp, before the next keys |
+| `done` of a stage | both groups, when a step is over and its dQ there | both warps; the groups, before dK is stored |
+| `ds_full` | both groups, when their dS is written | both groups, before dQ |
+| `dq_empty` | the adding warp, when dQ has been read | the groups, before they write the next dQ |
 
 **What it costs.** A step has 64 queries and 128 keys, and heads of 128 numbers: five products of 2 · 64 · 128 · 128
 operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven would take 3584.
 
 **What it takes in memory.** The sums for dQ are float32 and need memory of their own, 4 · D bytes for each query, until
 the call is over. Besides o, the log-sum-exp and the gradients, the kernels in Triton hold one number for each query.
-Could dQ be written in place, into the front of the sums? Then the gradient would hold on to twice the memory it needs.
 
 **Measured on an H200**, in one run, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers:
 
@@ -169,9 +176,7 @@ def queries_of(step, head, sizes):
 #
 # **The next ticket** is taken as late as possible: with the last step of a tile. The others are told through shared
 # memory. It needs no barrier: the groups read it after they have waited for that step. `STAGES + 2` places take turns.
-# Say a number came with step 10. It is overwritten with step 12 + `STAGES` at the earliest; step 12 is done by then. In
-# step 12 the groups waited until the sum of step 11 had been read. The warp that adds read the number before it
-# began step 11.
+# A place is used again only when two more steps are done, and the second can't be before all have read the number.
 @gluon.jit
 def load_partition(
     descs, lse2_ptr, delta_ptr, next_ptr, t, bufs, bars, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr,
@@ -277,12 +282,10 @@ def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
 # and waits for the other's. Then each computes half of the columns of dQ, from all keys. There are two pairs of buffers
 # for dS: one group may already write the next one, while the other still reads this.
 #
-# The products are waited for in the order in which they were issued: dV, dQ, dK. dQ is written to shared memory while
-# dK is still being computed.
+# Products are waited for in the order of their issue, dV, dQ, dK: so dQ is stored while dK is still being computed.
 #
-# **The fence comes last.** Threads have written dQ, and the TMA unit reads it, hence the fence. It could stand before
-# the last wait. But a fence right before a wait for products makes the assembler of CUDA 12.8, which Triton 3.6 and 3.7
-# bring along, crash.
+# **The fence comes last**, because the TMA unit reads what threads have written. Right before a wait for products, it
+# would make the assembler of CUDA 12.8 crash, which Triton 3.6 and 3.7 bring along.
 @gluon.jit
 def step(
     dk, dv, i, first_key, first_query, masked, S, factor, bufs, bars,
@@ -372,8 +375,8 @@ def round_queries(sums, turn_ptr, next_ptr, sizes, scale, BLOCK_M: gl.constexpr,
 # ## A group
 #
 # Which steps need a mask? Under a causal mask the last ones: those on the diagonal, one tile of queries or two, for
-# each head. The branch is the same for all threads of a group. Without a causal mask only keys past the last one have
-# to be hidden, so that they add nothing to dQ. Whether there are any, `RAGGED`, is known when the kernel is compiled.
+# each head. Without a causal mask only keys past the last one have to be hidden, from all queries: P = exp(−lse) may be
+# infinite there, and infinity · 0 is NaN. Whether there are any, `RAGGED`, is known when the kernel is compiled.
 #
 # At the end the buffer of the group's own values takes dV, and that of its keys takes dK. The keys were a factor of the
 # other group's dQ, too. So dK waits until the last step is done in both.
@@ -419,10 +422,7 @@ def gradient_partition(
     round_queries(sums, turn_ptr, next_ptr + 1, sizes, scale, BLOCK_M, D, CAUSAL)
 
 
-# ## The kernel
-#
-# Shared memory, barriers, partitions. A step is over when both groups have arrived at `done`. That one arrival says two
-# things: the buffers of the step may be filled again, and dQ is there.
+# ## The kernel: shared memory, barriers, partitions
 @gluon.jit
 def attention_backward_kernel(
     q_desc, do_desc, k_desc, v_desc,  # of (B, H, T, D), or Hk and S for k and v

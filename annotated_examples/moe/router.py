@@ -3,8 +3,8 @@ r"""
 
 A layer with experts has `E` small networks in place of a large one, and each token goes through `k` of them. A
 *router* decides: a linear layer gives each token a score for every expert, its **logits**. The softmax makes
-probabilities of them, [[tag: RO-p]]; the `k` largest are selected, and the selected ones are scaled so that they add up
-to one:
+probabilities of them, [[tag: RO-p]]; the `k` largest are selected, and those are scaled so that they add up to a given
+number $a$, mostly 1:
 
 [[eq: RO-g]]
 
@@ -20,15 +20,18 @@ the rows of each expert together.
 [[figure: experts/sorted_rows]]
 
 **What it costs.** 8192 tokens of 256 logits, 8 MB, take [[bench: router/8192x256/forward/ms]],
-[[bench: router/8192x256/forward/share]] of the speed of a copy. 64 logits take [[bench: router/8192x64/forward/ms]] in
-the same launches: the work on a row decides, `k` maxima in turn. Backward is where it falls behind `torch.compile`:
-[[bench: router/8192x256/backward/ms]], [[bench: router/8192x256/backward/torch.compile.ms]].
+[[bench: router/8192x256/forward/share]] of the speed of a copy of as many bytes. What decides is the work on a row, `k`
+maxima in turn: with 64 logits a row, as many launches take [[bench: router/8192x64/forward/ms]]. It falls behind
+`torch.compile` in one of the measured shapes, backward at 8192 x 256: [[bench: router/8192x256/backward/ms]],
+[[bench: router/8192x256/backward/torch.compile.ms]].
 
 **Contract.** Logits are float32, float16 or bfloat16, any strides; all arithmetic is float32, and so are the weights.
 (A router that computes in bfloat16 sends some tokens to other experts.) Of equal scores the expert with the smaller
-number comes first, zeros of either sign are equal, and NaN of either sign counts as larger than anything. A row with
-NaN still gets `k` different experts, and NaN weights; other rows don't notice. Experts are int32, best first. Nothing
-waits for the GPU.
+number comes first, zeros of either sign are equal, and a NaN of either sign counts as larger than anything. A row with
+NaN still gets `k` different experts, and other rows don't notice. Its weights are NaN, with two exceptions. Sigmoids
+that aren't renormalised: only the NaN's own weight is NaN. And a softmax with a bias: all scores of the row are NaN
+then, so it gets the first `k` experts, and renormalised weights of these may be finite. Experts are int32, best first.
+Nothing waits for the GPU.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -144,8 +147,8 @@ def route_forward_kernel(
     key = tl.where(mask, sort_key(choice, e[None, :], BLOCK_E), LOWEST)
 
     # `k` times: take the largest key, and replace it by the lowest. Each round is a reduction over the row's `BLOCK_E`
-    # keys of 64 bits, another one that picks the logit, and one pass to take the key out; and it needs the key that the
-    # round before has left. So 8 of 256 experts are 16 reductions, one after the other.
+    # keys of 64 bits, another one that picks the logit, and one pass to take the key out. A round needs what the round
+    # before has left. So for 8 of 256 experts 8 maxima wait for each other; each of the 8 sums waits for its maximum.
     #
     # The lower half of a key is the expert, and a cast to 32 bits keeps just that. Expert 1 and expert 3 have the same
     # logit in token 0, and expert 1 comes first: `pid=0, j=0: expert[0] = 1`, `pid=0, j=1: expert[0] = 3`. The weight
@@ -412,7 +415,7 @@ def route(logits, top_k, *, score="softmax", renormalize=True, bias=None, scale=
 
     Returns:
         `(weights, experts)`, float32 and int32, both (T, top_k), best first. Of equal scores the smaller expert comes
-        first, and NaN before all others.
+        first, and a score that is NaN before all others.
 
     Raises:
         TypeError: `logits` or `bias` isn't a tensor or has another dtype; `top_k` or `scale` isn't a number.
@@ -471,7 +474,8 @@ def load_balancing_loss(logits, experts, *, score="softmax"):
         score: "softmax" or "sigmoid". Sigmoids are divided by their sum over all experts.
 
     Returns:
-        A float32 of shape (): 1 if all experts have the same share, at most E. 0 without a token or without a slot.
+        A float32 of shape (), at most E: 1 if all experts have the same share, unless a token's sigmoids are all 0.
+        0 without a token or without a slot.
 
     Raises:
         TypeError: an argument isn't a tensor or has another dtype. ValueError: another shape or score, a tensor on the

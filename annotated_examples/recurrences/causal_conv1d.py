@@ -6,9 +6,10 @@ Mamba, Gated DeltaNet and their like let every channel look at its last few toke
 
 [[eq: CC]]
 
-Tap $W$ belongs to the token itself (in the code, which counts from 0, tap `W - 1`). It is what PyTorch's `conv1d`
-computes with `groups=D`: a correlation, in which the filter isn't turned round. What comes before the first token is
-the **state**: the last $W - 1$ inputs of whatever was there before, or zeros. Usually a SiLU follows, [[tag: CC-silu]].
+$X$ begins with the $W - 1$ columns of the **state**: the last inputs of whatever was there before, or zeros. With the
+taps 1, 10, 100, a state of 8 and 9, and a first token 1, the first sum is 8 · 1 + 9 · 10 + 1 · 100. Tap $W$ belongs to
+the token itself. (Text counts from 1, code from 0.) PyTorch's `conv1d` computes it with `groups=D`: a correlation, in
+which the filter isn't turned round. Usually a SiLU follows, [[tag: CC-silu]].
 
 [[figure: recurrences/taps]]
 
@@ -232,8 +233,8 @@ def causal_conv1d_backward_kernel(
     dx = gradient_at(
         dy_tensor, dfinal_ptr, x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D, SILU, W
     )
-    # In the first channel only the outputs of tokens 1 and 4 have a gradient, 1 each. Token 4 was seen by itself,
-    # through the last tap, and tokens 3 and 2 through the others: `pid=0: dx[:, 0] = [100, 1, 10, 100]`.
+    # In the first channel only the outputs of tokens 1 and 4 have a gradient, 1 each. Output 4 saw token 4 through the
+    # last tap, and tokens 3 and 2 through the others: `pid=0: dx[:, 0] = [100, 1, 10, 100]`.
     mask = (t < length)[:, None] & mask_d[None, :]
     tl.store(dx_ptr + rows.to(tl.int64)[:, None] * D + offs_d[None, :], dx, mask=mask)
     # [[tag: CC-dw]]: what the output needed, times what tap j saw.

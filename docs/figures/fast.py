@@ -32,8 +32,8 @@ def loss_and_gradient():
     panel.text(0, 286, "green: share of copy speed, as wide as the picture is 100%", "small")
     shape = " x ".join(map(str, case["shape"]))
     return Picture(
-        f"Measured at {shape} on an {record['device']}. One pass fewer alone gains little: long rows have left the cache before "
-        "they are read again, and exponentials cost time, too. The rungs below are about that.",
+        f"Measured at {shape} on an {record['device']}. One pass fewer alone gains little: what the kernel then "
+        "waits for are its instructions, exponentials among them. The rungs below are about that.",
         f"{'; '.join(words)}, measured at {shape}.",
         [panel],
     )
@@ -71,8 +71,8 @@ def backward_walks():
         panels.append(panel)
         words.append(f"for {sums} a program walks along a {owner} of tiles and makes {len(products)} products of each")
     return Picture(
-        "Causal: only the tiles in blue and amber have scores that count. Amber: one program's. Both kernels compute S and dP, so there are "
-        "seven products where five would do. But no sum ever leaves its program, so nothing is added in a random order.",
+        "Causal, with two kernels: only the tiles in blue and amber have scores that count. Amber: one program's. Both kernels compute S "
+        "and dP: seven products where five would do. But no sum leaves its program, so nothing is added in a random order.",
         f"Two grids of {tiles} by {tiles} tiles under a causal mask: {'; '.join(words)}.",
         panels,
     )
