@@ -13,9 +13,9 @@ cache.
 **Where it falls behind.** At 65536 x 128 it takes [[bench: cumsum/65536x128/forward/ms]], and torch.compile
 [[bench: cumsum/65536x128/forward/torch.compile.ms]].
 
-**What is missing.** 16-byte loads need rows that begin at multiples of 16 bytes. Rows of another length, and exclusive
-sums, which load their neighbours, are loaded 2 bytes at a time. In a trial on an H200, blocks that take a stretch of
-memory, whatever rows lie in it, needed 0.6 times as long for rows of 33 numbers.
+**What is missing.** 16-byte loads need rows that begin at multiples of 16 bytes. Rows of another length are loaded 2 to
+8 bytes at a time, and exclusive sums, which load their neighbours, 2. In a trial on an H200, blocks that take a stretch
+of memory, whatever rows lie in it, needed 0.6 times as long for rows of 33 numbers.
 
 **Contract.** The lesson's. The order in which a row is added up depends on its length and on the number of rows.
 """
@@ -120,7 +120,7 @@ def join(total, before, other_total, other_before):
 #
 # A row is cut into parts of `LENGTH` columns, one for each program. First the program adds up its part. That loop has
 # no scan and no store, and `loop_unroll_factor` writes it out four times, so that four loads are on their way. It walks
-# from the end: what was read last is needed first. In the example the second row is cut into two parts.
+# from the end: what was read last is needed first. In the example's last launch the row is cut into two parts.
 @triton.jit
 def part_sum(
     row_ptr, begin, LENGTH, N,
@@ -224,10 +224,10 @@ def cumsum_kernel(
 
 # ## 5. Sizes
 #
-# Chunks of 2048 columns for four warps. Short rows make blocks of 1024 elements, for two. A row is cut if there are 512
-# or fewer, and then a part has four chunks: for one row of 2²⁶ eight chunks took 10 % longer on an H200, sixteen 18 %.
-# These sizes were the fastest there, in bfloat16. They don't depend on the card, and so neither do the bits of the
-# result.
+# Chunks of 2048 columns for four warps. Short rows make blocks of 1024 elements, for two. A row of eight chunks or more
+# is cut if there are 512 or fewer, and then a part has four: for one row of 2²⁶ eight chunks took 10 % longer on an
+# H200, sixteen 18 %. These sizes were the fastest there, in bfloat16. They don't depend on the card, and so neither do
+# the bits of the result.
 FEW_ROWS = 512
 PART = 4
 

@@ -287,8 +287,8 @@ def backward_tiles(N, BLOCK_M, BLOCK_N, num_warps):
 # The accumulators of a long row don't fit in registers beside the row. So the work is split as in the lesson: this
 # kernel computes `dx` row by row, in chunks, and the next one sums `dweight` and `dbias` column by column. What
 # is new is what the compiler is told: the width, which cache lines to keep for the second pass, and which to drop after
-# it. The split still costs a second reading. At 16384 rows of 12288 the pass reaches
-# [[bench: layernorm/16384x12288/backward/share]] of the limit.
+# it. The split still costs a second reading. At 16384 rows of 18432 the pass reaches
+# [[bench: layernorm/16384x18432/backward/share]] of the limit.
 @triton.jit
 def layernorm_backward_chunked_kernel(
     dy_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr,  # (M, N), (M, N), (N,) or None, (M,), (M,), (M, N)
@@ -398,9 +398,9 @@ def layernorm_forward(x, weight=None, bias=None, eps=1e-5, *, save=True, BLOCK_M
 # program has nothing to share: it stores `dweight` and `dbias` themselves, and the second launch is saved. So where
 # there are few tiles, one program takes them all. What is None isn't computed.
 #
-# On a Hopper card rows of 8193 to 16384 16-bit numbers go [below Triton](../gluon/layernorm_backward.py), where a row
-# waits in shared memory and is read from there twice. There must be enough of them: each program's sums of columns have
-# to be added up in the end.
+# On a Hopper card rows of 8193 to 16384 16-bit numbers, if that is a multiple of 64, go [below
+# Triton](../gluon/layernorm_backward.py), where a row waits in shared memory and is read from there twice. There must
+# be enough of them: each program's sums of columns have to be added up in the end.
 FEW_TILES = 8
 ENOUGH_ROWS = 1024
 

@@ -23,10 +23,10 @@ With top-p alone one row of 151936 logits takes [[bench: sample/ladder/over prog
 [[bench: sample/ladder/over programs/all_ms]], [[bench: sample/ladder/lesson/all_ms]],
 [[bench: sample/ladder/PyTorch/all_ms]] and [[bench: sample/ladder/torch.compile/all_ms]].
 
-**What it costs.** As the lesson, a row is read from memory once. There are 2 launches without filters, 10 with top-k or
-top-p, 18 with both. Each takes two to three microseconds. The numbers in between are 64 bytes for each block.
+**What it costs.** As the lesson, a row is read from memory once. A draw is 3 launches without filters, 11 with top-k or
+top-p, 19 with both. Each takes four to five microseconds. The numbers in between are 64 bytes for each block.
 
-**Contract.** The lesson's. More than a few rows, and short ones, go the lesson's way.
+**Contract.** The lesson's. Short rows, and with filters more than a few, go the lesson's way.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python

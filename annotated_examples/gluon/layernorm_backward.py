@@ -37,9 +37,9 @@ shared memory, where it takes a third of all reads: [[bench: layernorm/ladder/we
 8192 fit in registers, and in Triton 8192 of them take [[bench: layernorm/ladder/two kernels/short_ms]]. Here they take
 [[bench: layernorm/ladder/one trip/short_ms]], so they stay there.
 
-**Contract.** Part of [the fast version](../fast/layernorm.py), which sees to it: 16-bit numbers, rows that begin at
-multiples of 16 bytes, at least one row, and a width that is a multiple of 64, up to 16384. The same call gives the same
-bits. Hopper only, or the simulator.
+**Contract.** Part of [the fast version](../fast/layernorm.py), which sees to it: 16-bit numbers, at least one row, and
+a width that is a multiple of 64, up to 16384. Rows that don't begin at multiples of 16 bytes are copied first. The same
+call gives the same bits. Hopper only, or the simulator.
 """
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -93,7 +93,7 @@ def load_row(dy_s, x_s, weight, stage, mean, rstd, layout: gl.constexpr):
 
 
 # **The row is read again** for the second trip. The compiler mustn't see the same load twice: it would keep what the
-# first one brought in registers, where there is no room, and 42 numbers of each thread would go to local memory and
+# first one brought in registers, where there is no room, and of each thread 100 numbers would go to local memory and
 # back. So between the trips the row's barrier is waited for once more. That returns at once, because the phase is
 # complete. But for all the compiler knows shared memory has changed.
 @gluon.jit
@@ -132,7 +132,7 @@ def layernorm_backward_kernel(
         weight = gl.load(weight_ptr + offs, mask=inside, other=0.0)
     dweight = gl.zeros([LINES, LINE], gl.float32, layout)
     dbias = gl.zeros([LINES, LINE], gl.float32, layout)
-    # The next row's mean and deviation are asked for a row ahead, too.
+    # The next row's `mean` and `rstd` are asked for a row ahead, too.
     mean, rstd = gl.load(mean_ptr + first), gl.load(rstd_ptr + first)
     for i in range(count):
         row, stage = first + i * step, i % STAGES

@@ -16,7 +16,7 @@ At 8192 in each direction the second kernel takes [[bench: gluon_matmul/8192x819
 [[bench: gluon_matmul/8192x8192x8192/forward/cuBLAS.ms]], and [our fast version](../fast/matmul.py), written in Triton,
 [[bench: gluon_matmul/8192x8192x8192/forward/Triton.ms]].
 
-**Where it falls behind.** At 2048 every SM gets a single tile, so nothing overlaps with the next one:
+**Where it falls behind.** At 2048 no SM gets more than one tile, so nothing overlaps with the next one:
 [[bench: gluon_matmul/2048x2048x2048/forward/ms]], and cuBLAS takes
 [[bench: gluon_matmul/2048x2048x2048/forward/cuBLAS.ms]].
 

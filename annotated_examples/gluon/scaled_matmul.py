@@ -41,8 +41,9 @@ At 8192 the card's power is the limit, and whoever comes later gets less of it: 
 [[bench: scaled_matmul/ladder/lib blocks/8192_again_ms]] with blocks, this page
 [[bench: scaled_matmul/ladder/row/8192_again_ms]] and [[bench: scaled_matmul/ladder/blocks/8192_again_ms]].
 
-**Where it falls behind.** With one scale a tensor, at 2048 and with 128 rows. There each of 128 programs reads all of
-`a` again, 200 MB through the L2 cache in all, and Triton 3.6.0 can't let two SMs share what the TMA unit fetches.
+**Where it falls behind.** At 2048 with one scale a tensor or a row, and with 128 rows and one a tensor. With 128 rows
+each of 128 programs reads all of `a` again, 200 MB through the L2 cache in all, and Triton 3.6.0 can't let two SMs
+share what the TMA unit fetches.
 
 **A scale for each column** of `b`, as well as for each row of `a`: the gradient of a weight has both. Then each sum has
 a factor of its own. With one sum a group that took [[bench: scaled_matmul/ladder/columns, two groups/8192_ms]], in

@@ -19,10 +19,11 @@ takes [[bench: tile_copy/16384x8192/forward/ms]], PyTorch's plain kernel
 [[bench: tile_copy/16384x8192/forward/eager.ms]]. In a [matrix product](matmul.py) there is more to hide.
 
 **Try it without a GPU.** Run this file anywhere: without a Hopper GPU the kernels run in a simulator (`academy.gluon`).
-It knows what orders two accesses of shared memory. Delete a wait, and it names the two lines that race, even if the
-result happened to be right. *Watch* draws what overlapped: who works when, the phases of each barrier, the use of each
-buffer. `academy simulate --lanes` draws the lanes of a file of your own in a terminal, and says when each phase was
-complete; `--json` writes what each step waited for. On another GPU than Hopper the functions refuse to start.
+It knows what orders two accesses of shared memory. Delete a wait, and it names the two lines that race, or the store
+that nobody waited for, even if the result happened to be right. *Watch* draws what overlapped: who works when, the
+phases of each barrier, the use of each buffer. `academy simulate --lanes` draws the lanes of a file of your own in a
+terminal, and says when each phase was complete; `--json` writes what each step waited for. On another GPU than Hopper
+the functions refuse to start.
 
 **Contract.** `x`: (M, N), float32, float16 or bfloat16, any strides, may be empty. Rows that don't begin at multiples
 of 16 bytes are copied first. The result has the dtype of `x`; the product is computed in float32. No input is written
@@ -79,7 +80,7 @@ def copy_lanes_kernel(
     rows = gl.program_id(0) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, layout))
     cols = gl.program_id(1) * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, layout))
     # The example's matrix has 10 rows and 72 columns, so the last program is mostly outside of it. Its tile begins at
-    # `pid=(1, 1): rows[0] = 8` and `cols[0] = 64`, and `mask[1, 6:9] = [1, 1, 0]`: that row's eighth lane is the last.
+    # `pid=(1, 1): rows[0] = 8` and `cols[0] = 64`, and `mask[1, 6:9] = [1, 1, 0]`: its eighth column is the last.
     mask = (rows[:, None] < M) & (cols[None, :] < N)
     x_ptrs = x_ptr + rows.to(gl.int64)[:, None] * stride_xm + cols[None, :]
     y_ptrs = y_ptr + rows.to(gl.int64)[:, None] * stride_ym + cols[None, :]

@@ -28,7 +28,7 @@ one row `low_bit_matmul` takes [[bench: gemm_splitK/1x8192x8192/forward/ms]], cu
 [[bench: gemm_splitK/64x8192x8192/forward/ms]] against [[bench: gemm_splitK/64x8192x8192/forward/cuBLAS.ms]].
 
 **Contract.** As [gemm](../../gemlite/gemm.py), except that `a` has to be finite: the zero point is subtracted from the
-sum, not from each weight, and an infinity in a row of `a` makes that row of the result NaN. The parts are added in a
+sum, not from each weight, and an infinity in a row of `a` may make that row of the result NaN. The parts are added in a
 fixed order: the same call gives the same bits.
 
 **Where it falls behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster. With 128 rows it takes
