@@ -214,8 +214,8 @@ def decode_merge_kernel(
 
 # ## The launcher
 #
-# How many parts? Enough programs to keep a large card busy, and no part shorter than a few tiles. The number must not
-# depend on the lengths: they are on the GPU, and reading them would mean waiting.
+# How many parts? Enough programs to keep a large card busy, and of a full cache a few tiles for each. The number must
+# not depend on the lengths: they are on the GPU, and reading them would mean waiting.
 PROGRAMS = 512
 SHORTEST_PART = 256
 

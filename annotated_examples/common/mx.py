@@ -24,7 +24,7 @@ from annotated_examples.common.fp8 import stochastic
 #   in e2m1 1.5) saturates then.
 # - `"rceil"` adds one in that case, [[tag: MX-rceil]]: nothing saturates. That is [[tag: F8-pow2]] again.
 # - `"even"` rounds the largest magnitude to the format's digits first. It may round up to the next power of two, and
-#   then the exponent is one larger. The others that saturate lose no more than by rounding.
+#   then the exponent is one larger. Others saturate: in `e4m3`, which has no 1.875, at up to 10% less.
 #
 # A block of zeros gets byte 0. With a NaN or an infinity in it the byte is 255.
 @triton.jit

@@ -102,9 +102,9 @@ def shard_statistics_kernel(
     row = tl.program_id(0).to(tl.int64)
     x_ptr = logits_ptr + row * stride_xm
 
-    # The label as a column of this shard. It may be another rank's, and then it is negative, or too large. An ignored
-    # label is negative everywhere. So it is compared, and only used as an offset where it lies here. (To clamp it into
-    # the shard would count the first column of every rank.)
+    # The label as a column of this shard. It may be another rank's, and then it is negative, or too large. A label of
+    # −100 is negative everywhere. So it is compared, and only used as an offset where it lies here. (To clamp it into
+    # the shard would count a column on every rank.)
     label = tl.load(labels_ptr + row).to(tl.int64) - first
     here = (label >= 0) & (label < width)
     x_label = tl.load(x_ptr + label, mask=here, other=0.0)

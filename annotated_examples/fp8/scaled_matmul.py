@@ -17,8 +17,8 @@ added to the rest:
 **What it costs.** `2 · M · N · K` operations, for `M · K + K · N` bytes of codes. At M = N = K = 4096 with a bfloat16
 result there are 2048 operations for each byte. According to its data sheet an H200 does 412 with codes in the time it
 takes to move one, twice as many as in bfloat16. So the limit is arithmetic. A row of scales is read once for a tile and
-costs next to nothing. Scaling each block takes a multiplication and an addition for each element of the tile and each
-128 of K, and the ordinary cores have to do those between two products.
+costs next to nothing. Scaling each block takes two multiplications and an addition for each element of the tile and
+each 128 of K, and the ordinary cores have to do those between two products.
 
 **The sum.** "float32" isn't the whole truth about what a tensor core adds up in. On Hopper the accumulator of a product
 of eight-bit codes keeps about 14 bits and cuts off the rest, says the report that the public function names. So a sum
@@ -249,8 +249,8 @@ def block_scaled_matmul_forward(
 
 # ## The public function
 #
-# The recipe is an argument. It can't be guessed: with N = 1, or with K of at most 128, the scales of two recipes have
-# the same shape.
+# The recipe is an argument. It can't be guessed: with K of at most 128, the scales of `"row"` and `"block"` have the
+# same shapes.
 def contract(a, b, scale_a, scale_b, recipe, bias, out_dtype, use_fast_accum):
     """Raises on bad arguments."""
     checks.tensors(a=a, b=b, scale_a=scale_a, scale_b=scale_b)

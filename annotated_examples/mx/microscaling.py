@@ -27,9 +27,9 @@ element.
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. Groups lie along the last dimension, whose size must be
 a multiple of the group's. All is defined to the bit, as in `quantize`. A group with a NaN or an infinity has the scale
-NaN, and no other group is touched. (With a scale of its own an NVFP4 tensor is a group, too.) Zeros keep their sign.
-Results have PyTorch's dtypes, `float4_e2m1fn_x2` and `float8_e8m0fnu`, which are bytes: `uint8` is taken for them.
-Forward only.
+NaN, and no other group is touched. (With a scale of its own an NVFP4 tensor is a group, too.) Zeros keep
+their sign, but not under an NVFP4 scale of 0. Results have PyTorch's dtypes, `float4_e2m1fn_x2` and `float8_e8m0fnu`,
+which are bytes: `uint8` is taken for them. Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -203,7 +203,7 @@ def tensor_scale(bits):
 
 
 # A group's scale is rounded to `e4m3`, and the elements are divided by what it was rounded *to*, [[tag: NV-q]]: so
-# rounding the scale adds no error of its own. It only moves the largest element away from 6.
+# rounding the scale only moves the largest element away from 6. Moved above 6 it saturates.
 @triton.jit
 def quantize_nvfp4_kernel(
     x_ptr, q_ptr, scale_ptr,  # (M, K); (M, K // 2), bytes; (M, K // GROUP), e4m3; contiguous but the first

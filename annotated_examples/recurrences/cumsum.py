@@ -47,8 +47,8 @@ from annotated_examples.common.rows import as_rows, rows_contract
 # of ones would stop growing at 256. An exclusive sum is the sum of the elements moved on by one place, with a zero in
 # front.
 #
-# Why isn't it the inclusive sum minus the element? After 1, 1 and 10⁸ the sum so far is 2. But in float32 100000002
-# minus 10⁸ may be anything that's a multiple of 8, and an infinity minus itself is NaN.
+# Why isn't it the inclusive sum minus the element? Before the last of 1, 1 and 10⁸ the sum is 2. But float32 rounds
+# 100000002 to 10⁸, and minus 10⁸ that is 0; and an infinity minus itself is NaN.
 def cumsum_reference(x, dim=-1, *, reverse=False, exclusive=False):
     x = x.flip(dim) if reverse else x
     if exclusive and x.shape[dim] > 0:

@@ -295,8 +295,8 @@ def wy_backward_kernel(
 
 # ## The launchers
 def warps_of_system(launch):
-    """Of `wy_backward_kernel`: eight for tiles of 64 tokens, for which two have too few registers (on an H200 it took
-    eleven times as long); otherwise two."""
+    """Of `wy_backward_kernel`: eight for 64 tokens with heads wider than 32, for which two have too few registers (on
+    an H200 it took eleven times as long); otherwise two."""
     return 8 if launch["BLOCK_T"] == 64 and launch["BLOCK_D"] > 32 else 2
 
 

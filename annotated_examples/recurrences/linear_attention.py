@@ -23,14 +23,14 @@ from a state.
 [[eq: LA-next]]
 
 **What it costs.** Forward takes about $2 C D E + C^2 (D + E)$ multiplications for a chunk of $C$ tokens, and writes and
-reads a state of $D E$ numbers. Short chunks mean many states, long ones many pairs of tokens. At C = 64 and D = E = 128
-the states alone, written and read, take as many bytes as q, k, v and o together. Backward computes the states again
-instead of keeping them. [The fast version](../fast/linear_attention.py) stores none.
+reads a state of $D E$ numbers. Short chunks mean many states, long ones many pairs of tokens. In bfloat16, at C = 64
+and D = E = 128, the states alone, written and read, take as many bytes as q, k, v and o together. Backward computes the
+states again instead of keeping them. [The fast version](../fast/linear_attention.py) stores none.
 
 **Contract.** `q` and `k` are (B, T, Hk, D), `v` is (B, T, H, E), with any strides, in float32, float16 or bfloat16; H
 is a multiple of Hk, D and E are at most 256. `g` is (B, T, H), in float32 or their dtype. States are float32, going in
-and coming out. Sums and decays are float32. A NaN or an infinity in token t reaches the tokens from t on; as 0 · NaN is
-NaN, it may also reach earlier tokens of its chunk.
+and coming out. Sums and decays are float32. A NaN or an infinity in the key or value of token t reaches the tokens from
+t on; as 0 · NaN is NaN, it may also reach earlier tokens of its chunk. One in a query stays in its row.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -36,9 +36,9 @@ top-p alone takes [[bench: sample:top-p alone/1x151936/forward/lesson.ms]], PyTo
 arithmetic is float32. A larger logit comes first, of equal ones that with the lower index, and zeros of either sign are
 equal: so the set that is kept has exactly one right answer. (Where a sum of probabilities comes as close to `p` as
 $10^{-6}$, it may count as either side.) Top-k comes first, then the temperature, then `p` of what is left. A logit of ∞
-takes all of the probability. A row with NaN becomes NaN and draws the token −1, and so does a row of −∞; other rows
-don't notice. A draw depends on the seed, the number and the width of the row, and on nothing else: tiles and runs make
-no difference. Forward only.
+takes all of the probability. A row with NaN becomes NaN and draws the token −1; a row of −∞ stays as it is, and
+draws −1 as well; other rows don't notice. The noise of a draw depends on the seed, the number and the width of the row,
+and on nothing else: tiles and runs make no difference. Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -111,8 +111,8 @@ def sample_reference(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
 # - the bits of a negative float are inverted: that turns the order around, and the 1 in front becomes a 0;
 # - the sign bit of the others is set, which puts them above.
 #
-# A negative zero is made an ordinary one first. Minus infinity becomes `0x007FFFFF`, and no logit has the key 0: that
-# is for lanes past the end of the row.
+# A negative zero is made an ordinary one first. Minus infinity becomes `0x007FFFFF`, the smallest key: 0 is for
+# lanes past the end of the row.
 #
 # [[figure: choosing/keys]]
 @triton.jit
