@@ -26,9 +26,9 @@ it writes, and a copy doesn't.
 or bfloat16. `geglu_packed` takes both as the halves of one tensor, which is what a fused projection produces. Any
 strides are allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't
 contiguous within a row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous.
-One difference from PyTorch: for gates below about −5.5 its activation rounds to 0 early, and an infinite `up`
-makes that NaN; here the activation keeps its small value down to about −13, and the product is infinite.
-Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives NaN.
+One difference from PyTorch: for gates below about −5.5, approximated −5, its activation rounds to 0 early, and an
+infinite `up` makes that NaN; here it keeps its small value down to about −13, approximated −10, and the product is
+infinite. Other NaNs and infinities come out where PyTorch's do on a GPU: a gate of $-\infty$ gives NaN.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -31,10 +31,10 @@ channels: 64 programs for a single sequence of 2048 channels, which isn't enough
 **Contract.** `a` and `x` are (B, T, D) with any strides, `x` float32, float16 or bfloat16, `a` of its dtype or float32.
 A gate may be any number, negative and 0 too; but the product of the gates of 64 tokens must fit into float32. Where it
 doesn't, or a gate is infinite, the parts of a tile may be infinities that cancel: NaN instead of an infinity. A gate of
-0 resets the channel. States are float32, (B, D). All arithmetic is float32. The result is rounded to the dtype of `x`
-and the state isn't: a sequence in one call gives what its pieces give when the state is handed on, up to rounding. No
-input is written to, and the same call gives the same bits. In packed form, (total, D), rows behind the last sequence
-are 0.
+0 resets a channel whose state is finite. States are float32, (B, D). All arithmetic is float32. The result is rounded
+to the dtype of `x` and the state isn't: a sequence in one call gives what its pieces give when the state is handed on,
+up to rounding. No input is written to, and the same call gives the same bits. In packed form, (total, D), rows behind
+the last sequence are 0.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
