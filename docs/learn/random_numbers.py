@@ -58,7 +58,7 @@ generator = Generator(1)
 print([round(generator.next(), 3) for _ in range(4)])
 
 # %% [markdown]
-# The millionth number needs the 999,999 before it. On a GPU thousands of threads want a number at the same time. If
+# The millionth number comes from the millionth call. On a GPU thousands of threads want a number at the same time. If
 # they share one state, they have to queue. If each has its own, the states must be kept in memory and read and written
 # by every kernel. And which thread draws which number depends on how the work was shared out, so a different block size
 # gives a different mask.

@@ -76,9 +76,9 @@ for stretch in (1.0, 1.01, 1.0000001):
     print(f"stretch = {stretch}: {'too far off' if problem else 'as accurate as PyTorch'}")
 
 # %% [markdown]
-# The rule here is a fair one: at most [twice PyTorch's own error](../guides/numerics.md#how-wrong-is-too-wrong). It sees
-# the mistake of one percent. The exponents that are too large by 1e-7 move the results by less than PyTorch's rounding
-# does, so no rule of this kind can see them.
+# The rule here is a fair one: at most [twice PyTorch's own error](../guides/numerics.md#how-wrong-is-too-wrong), or 4 eps
+# where PyTorch is nearly exact. It sees the mistake of one percent. Exponents that are too large by 1e-7 move the
+# results by about one eps, as rounding may, so no rule of this kind can see them.
 #
 # ## Numbers that don't round
 #
@@ -222,7 +222,8 @@ if device.INTERPRET:
             print(f"stretch = {stretch}:", session.compare(softmax(x, stretch), torch.softmax(x.double(), -1)))
 
 # %% [markdown]
-# Every kernel of this site is compared with its formula like this, and each `=` of the derivations, both sides.
+# Kernels of this site are compared with their formulas like this, but for
+# [a few](../guides/without-a-tolerance.md#what-isnt-decided), and each `=` of the derivations, both sides.
 # `academy judge my_kernel.py --only exact` does it for yours, against your reference.
 #
 # ## Two questions, two verdicts
