@@ -12,6 +12,8 @@ its block against the 16 values that the next digit may have, and stores 16 numb
 those of all programs. Each of them does that by itself, in the same order, so all come to the same digit. Nobody waits
 for another program, and the same call gives the same bits.
 
+[[figure: choosing/digits]]
+
 What the lesson does for a row alone isn't needed any more: there is no list. A block is read from the L2 cache in each
 of the eight rounds, by an SM that has nothing else to read.
 
@@ -322,7 +324,7 @@ def shared(rows, top_k, top_p, BLOCK_V, BITS):
     top_k, top_p: whether they are given.
     """
     checks.power_of_two(BLOCK_V=BLOCK_V, BITS=BITS)
-    few = 2 if top_k and top_p else FEW_ROWS if top_k or top_p else len(rows)
+    few = 2 if top_k and top_p else FEW_ROWS if top_k or top_p else checks.MOST_PROGRAMS  # of the grid's second axis
     if BLOCK_V is None and (len(rows) > few or rows.shape[1] < LONG_ROW):
         return None
     return BLOCK_V or BLOCK, BITS or 4

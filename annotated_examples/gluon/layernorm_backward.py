@@ -18,6 +18,8 @@ Here the row stays in *shared memory*. The TMA unit brings it there, into one of
 the next one is on its way. It is read twice from there, once for the averages and once for `dx`. Registers hold the
 sums of columns and the weight, and otherwise only what is being computed.
 
+[[figure: below/ring]]
+
 **What it costs.** Each byte of `x`, `dy` and `dx` moves once. Each of 132 programs stores its sums of columns, which at
 4096 rows of 16384 is 4 % of that, and a second kernel adds them up.
 

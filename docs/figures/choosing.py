@@ -76,3 +76,45 @@ def rounds():
         f"{count} sorted logits, {k} of them wanted. " + "; ".join(words) + f". The threshold is {logits[k - 1]:g}.",
         [panel],
     )
+
+
+@picture
+def digits():
+    """The 7th largest of 24 keys in three blocks, two bits a launch."""
+    count, k, width = 24, 7, 8
+    keys = [int(digit) for digit in "314159265358979323846264"]  # any will do
+    blocks = [keys[start : start + width] for start in range(0, count, width)]
+    panel = Panel(206, f"{count} keys, a program for each block of {width}")
+    low, words, top = 0, [], 84
+    for number, step in enumerate((4, 1)):
+        candidates = [low + digit * step for digit in range(4)]
+        counts = [[sum(key >= each for key in block) for each in candidates] for block in blocks]
+        sums = [sum(column) for column in zip(*counts)]
+        low = max(each for each, total in zip(candidates, sums) if total >= k)
+        left, picked = 186 * number, candidates.index(low)
+        panel.text(left, top - 8, f"launch {number + 1}: how many are ≥", "small")
+        for column, each in enumerate(candidates):
+            panel.text(left + 66 + 28 * column, top + 8, each, "bold", "middle")
+        for row, line in enumerate([*counts, sums]):
+            y = top + 16 + 22 * row
+            panel.text(
+                left, y + 15, f"block {row}" if row < len(blocks) else "all", "small" if row < len(blocks) else "bold"
+            )
+            panel.cells(
+                left + 52, y, 1, 4, (28, 20),
+                lambda r, c, row=row, picked=picked: "a" if c == picked and row == len(blocks) else "g",
+                lambda r, c, line=line: line[c],
+            )  # fmt: skip
+        words.append(f"launch {number + 1}: of {candidates} the counts are {sums}, and {low} is the largest with {k}")
+    for block, numbers in enumerate(blocks):
+        panel.cells(
+            120 * block, 34, 1, width, (14, 20), lambda r, c, numbers=numbers: "b" if numbers[c] >= low else "off",
+            lambda r, c, numbers=numbers: numbers[c],
+        )  # fmt: skip
+    return Picture(
+        f"Which key is the {k}th largest? Each program counts its block for every value that the next digit may have, and stores "
+        f"the counts. The next launch adds them up, and takes the largest value that at least {k} keys reach, amber. After two "
+        f"digits of two bits that is {low}: blue keys are kept. The kernel takes four bits a launch, so eight launches.",
+        f"{count} keys in {len(blocks)} blocks: {blocks}. " + "; ".join(words) + ".",
+        [panel],
+    )

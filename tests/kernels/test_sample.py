@@ -328,13 +328,14 @@ def test_check_of_rows_over_programs(check, monkeypatch):
 
 
 def test_which_rows_are_shared():
-    """Few long ones; any number of them without filters; short ones never."""
+    """Few long ones; without filters as many as a grid has on its second axis; short ones never."""
     row, few, many = (torch.empty(rows, 2**17, device="meta") for rows in (1, 16, 17))
     short = torch.empty(1, 2**13, device="meta")
     wanted = {"both": [row], "one": [row, few], "none": [row, few, many]}
     for filters, (top_k, top_p) in dict(both=(True, True), one=(False, True), none=(False, False)).items():
         found = [x for x in (row, few, many, short) if fast.shared(x, top_k, top_p, None, None)]
         assert [id(x) for x in found] == [id(x) for x in wanted[filters]], filters
+    assert fast.shared(torch.empty(65_536, 2**17, device="meta"), False, False, None, None) is None
     assert fast.shared(short, True, True, 16, 8) == (16, 8) and fast.shared(row, True, True, None, None) == (2048, 4)
     assert fast.block_of_a_program(short) == 1024 and fast.block_of_a_program(many) is None
 
