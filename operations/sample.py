@@ -59,6 +59,13 @@ def drawn_of_all(V):
     return {"k": V, "P": 1.0, "tau": 1.0, "v": random(V)}
 
 
+def set_of_reference(x, **filters):
+    """A mask: the lesson's reference serves both modules."""
+    from annotated_examples.sampling.sample import filter_logits_reference
+
+    return filter_logits_reference(x, **filters).isfinite().float()
+
+
 @case(modules=BOTH, returns="SA-k", values=three, sizes=SIZES, dtypes=ALL, forward_only=True)
 def top_k(module, x, k):
     return module.filter_logits(x, top_k=int(k)).isfinite().float()
@@ -70,7 +77,10 @@ def top_k_in_small_chunks(module, x, k):
     return module.filter_forward(x[None], places, 1, None, BLOCK_V=8, BITS=1)[0].isfinite().float()
 
 
-top_k_in_small_chunks.pytorch(lambda module, x, k: module.filter_logits_reference(x, top_k=int(k)).isfinite().float())
+@top_k.pytorch
+@top_k_in_small_chunks.pytorch
+def _(x, k):
+    return set_of_reference(x, top_k=int(k))
 
 
 @case(modules=BOTH, returns="SA-p", values=more_than_there_are, sizes=SIZES, dtypes=ALL, forward_only=True)
@@ -78,10 +88,27 @@ def top_p(module, x, P, tau):
     return module.filter_logits(x / tau, top_p=float(P)).isfinite().float()
 
 
+@top_p.pytorch
+def _(x, P, tau):
+    return set_of_reference(x / tau, top_p=float(P))
+
+
 @case(modules=BOTH, returns="SA-draw", values=drawn, sizes=SIZES, dtypes=ALL, forward_only=True)
 def draw(module, x, v, k, P, tau):
     token = module.sample(x, LARGE_SEED, temperature=float(tau), top_k=int(k), top_p=float(P))
     return v[token]
+
+
+@case(modules=BOTH, returns="SA-draw", values=drawn, sizes=SIZES, forward_only=True)
+def draw_in_small_blocks(module, x, v, k, P, tau):
+    rows, seed = x[None], torch.tensor(LARGE_SEED, device=x.device)
+    filters = module.of_all_rows(rows, int(k), float(P))
+    return v[module.sample_forward(rows, seed, float(tau), *filters, BLOCK_V=8)[0]]
+
+
+@draw_in_small_blocks.pytorch
+def _(module, x, v, k, P, tau):
+    return v[module.sample_reference(x, LARGE_SEED, temperature=float(tau), top_k=int(k), top_p=float(P))]
 
 
 @case(modules=BOTH, returns="SA-all(s = SA-s)", values=drawn_of_all, sizes={"V": 301}, forward_only=True)

@@ -28,6 +28,11 @@ With top-p alone one row of 151936 logits takes [[bench: sample/ladder/over prog
 **What it costs.** As the lesson, a row is read from memory once. A draw is 3 launches without filters, 11 with top-k or
 top-p, 19 with both. Each takes four to five microseconds. The numbers in between are 64 bytes for each block.
 
+**Where it falls behind.** A draw with both filters from one row of 151936 logits keeps the GPU busy for
+[[bench: sample/ladder/over programs/both_ms]], but its 19 launches keep the host busy for longer: with host time
+included, a call takes about as long as the lesson's. More than two rows of that length with both filters, and more than
+16 with one, go the lesson's way and gain nothing.
+
 **Contract.** The lesson's. Short rows, and with filters more than a few, go the lesson's way.
 """
 
@@ -438,4 +443,6 @@ def EXAMPLE():
 
 
 if __name__ == "__main__":
-    script.main(sample, sample_reference)
+    # Rows that are long enough to be shared.
+    cases = dict(logits=(2, 20000), seed=7, top_k=50, top_p=0.9), dict(logits=(3, 17000), seed=7, temperature=0.7)
+    script.main(sample, sample_reference, *cases, differentiable=False)

@@ -21,9 +21,10 @@ the rows of each expert together.
 
 **What it costs.** 8192 tokens of 256 logits, 8 MB, take [[bench: router/8192x256/forward/ms]],
 [[bench: router/8192x256/forward/share]] of the speed of a copy of as many bytes. What decides is the work on a row, `k`
-maxima in turn: with 64 logits a row, as many launches take [[bench: router/8192x64/forward/ms]]. It falls behind
-`torch.compile` in one of the measured shapes, backward at 8192 x 256: [[bench: router/8192x256/backward/ms]],
-[[bench: router/8192x256/backward/torch.compile.ms]].
+maxima in turn: with 64 logits a row, as many launches take [[bench: router/8192x64/forward/ms]].
+
+**Where it falls behind.** `torch.compile` is ahead in one of the measured shapes, backward at 8192 x 256:
+[[bench: router/8192x256/backward/ms]], [[bench: router/8192x256/backward/torch.compile.ms]].
 
 **Contract.** Logits are float32, float16 or bfloat16, any strides; all arithmetic is float32, and so are the weights.
 (A router that computes in bfloat16 sends some tokens to other experts.) Of equal scores the expert with the smaller
