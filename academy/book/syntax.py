@@ -11,6 +11,7 @@ import sys
 import tokenize
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -203,12 +204,15 @@ def bare(text: str) -> ast.Module:
 
 
 def import_path(path: Path, name: str = "") -> ModuleType:
-    """Import a file by its path, even if it was imported before, under its own name or another one."""
-    spec = importlib.util.spec_from_file_location(name or path.stem, path)
-    assert spec and spec.loader, f"{path} can't be imported"
+    """Import a file by its path, even if it was imported before, under its own name or another one.
+
+    Its text is compiled each time: kept bytecode is that of the same second and size, which an edit may share."""
+    loader = SourceFileLoader(name or path.stem, str(path))
+    spec = importlib.util.spec_from_file_location(loader.name, path, loader=loader)
+    assert spec, f"{path} can't be imported"
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    exec(loader.source_to_code(path.read_bytes(), str(path)), vars(module))
     return module
 
 

@@ -53,7 +53,7 @@ def parts_of_32(block):
     return tl.permute(tl.reshape(block, (rows, block.shape[1] // 32, 32)), (1, 0, 2))
 
 
-# `tl.permute` reorders dimensions, as in PyTorch.
+# `tl.reshape` gives a block another shape. `tl.permute` reorders its dimensions, as in PyTorch.
 @triton.jit
 def rows_by_rows(a, b, INPUT_PRECISION: tl.constexpr):
     if a.dtype == tl.float32 and INPUT_PRECISION == "ieee" and a.shape[1] > 32:

@@ -1,6 +1,8 @@
 """academy/book/syntax: one tree for all that ask, and every statement of it."""
 
 import ast
+import os
+import sys
 
 import pytest
 
@@ -73,3 +75,13 @@ def main():
 """
     assert [path.stem for path in syntax.imported_kernels(text, tmp_path)] == ["c", "b", "a"]
     assert syntax.imported_kernels("import torch", tmp_path) == []
+
+
+def test_a_file_that_is_changed_within_a_second_is_read_again(tmp_path, monkeypatch):
+    """Python keeps bytecode for a time in whole seconds and a size."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "changed_at_once.py"
+    for value in (1, 2):
+        path.write_text(f"value = {value}\n")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        assert syntax.import_path(path).value == value

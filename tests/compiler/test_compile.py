@@ -1,7 +1,10 @@
 """Kernels compiled without a card: what is reported of them, and errors in words."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -10,6 +13,7 @@ import triton
 import triton.language as tl
 
 from academy import compiler
+from academy.book import layout
 from academy.compiler import command, launches, machine_code
 from academy.compiler.cards import CARDS
 from academy.compiler.overtaken import overtaken
@@ -350,20 +354,24 @@ def test_a_launch_keeps_the_names_of_a_tuple():
     assert made == {"CHOICE": Choice(True, 2), "PAIR": (1, 2)} and made["CHOICE"].wide
 
 
-def test_backward_kernels_of_attention_round_scores_as_the_forward_kernel_does(tmp_path, monkeypatch):
-    """Else a weight isn't the one that was used: the exponent may be off by half a unit of the score, 4 at 10\u2078.
+def test_backward_kernels_of_attention_round_scores_as_the_forward_kernel_does(file, tmp_path):
+    """Else a weight isn't the one that was used: the exponent may be off by half a unit of the score, 4 at 10⁸.
 
     A product that goes straight into the subtraction is compiled into one fma, and not rounded.
     """
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    for module in ("causal_attention", "flash_attention"):
-        compiler.compile_code(f"""
-import torch
-from annotated_examples.attention.{module} import {module}
-q, k, v = (torch.ones(1, 1, 37, 64, device="cuda", requires_grad=True) for _ in range(3))
-{module}(q, k, v).sum().backward()
+    path = file("""
+from annotated_examples.attention.causal_attention import causal_attention
+from annotated_examples.attention.flash_attention import flash_attention
+
+q, k, v = (torch.ones(1, 1, 37, 64, requires_grad=True) for _ in range(3))
+causal_attention(q, k, v).sum().backward()
+flash_attention(q, k, v).sum().backward()
 """)
-    kernels = {path.stem: path.read_text() for path in tmp_path.glob("*/*.ptx")}
+    path.write_text(f"# {tmp_path}: what was compiled before isn't compiled again\n{path.read_text()}")
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "academy.cli", "compile", str(path)]
+    subprocess.run(command, cwd=layout.ROOT, env=environment, check=True, capture_output=True)
+    kernels = {path.stem: path.read_text() for path in tmp_path.glob("cache/*/*.ptx")}
     assert len(kernels) == 6
     for name, text in kernels.items():
         made = {found[2]: found[1] for found in re.finditer(r"([a-z]\S+)\s+(%\w+), ", text)}

@@ -72,7 +72,7 @@ COMMON_MUTANTS = [
     Mutant("no gradient of the sink", "(p * delta).sum((0, 2)).neg()", "(p * delta).sum((0, 2)).mul(0)"),
     Mutant("gradient of the sink over one sequence", "(p * delta).sum((0, 2)).neg()", "(p * delta)[:1].sum((0, 2)).neg()"),
     Mutant("offsets of 32 bits", "rows.to(tl.int64)[:, None] * stride_t", "(rows[:, None] * tl.cast(stride_t, tl.int32)).to(tl.int64)", interpreted=True),
-    Mutant("cap before the scale", "s = s * tl.cast(scale, tl.float32)\n    slope = 1.0\n", "slope = tl.cast(scale, tl.float32)\n    s = s * 1.0\n"),
+    Mutant("cap before the scale", "s = tl.fma(s, tl.cast(scale, tl.float32), 0.0)\n    slope = 1.0\n", "slope = tl.cast(scale, tl.float32)\n    s = s * 1.0\n"),
     Mutant("no slope", "slope = 1.0 - tanh * tanh", "slope = 1.0"),
     Mutant("rows past the end are read", "mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return", "mask = (rows >= 0)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return"),
     Mutant("columns past D are read", "mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) < D)[None, :]\n    return", "mask = (rows < length)[:, None] & (tl.arange(0, BLOCK_D) >= 0)[None, :]\n    return"),
