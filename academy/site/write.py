@@ -156,7 +156,7 @@ def tree(settings: Settings, folder: Path | None = None) -> Tree:
         log.info(project_parts.no_run())
     pictures.build(runs=True)
     _ask(library)
-    made = Tree((folder or settings.folder) / "docs", library, generated_pages.completed(settings.nav, library))
+    made = Tree((folder or settings.folder) / layout.DOCS, library, generated_pages.completed(settings.nav, library))
     texts = dict(_texts(settings, library))
     _pages(made, settings, texts)
     _beside(made, settings)

@@ -414,6 +414,11 @@ def var(input, dim=None, keepdim=False, *, correction=1, unbiased=None):
     return (sum(centered * centered, dim, keepdim) / (count - correction)).to(input.dtype)
 
 
+def std(input, dim=None, keepdim=False, *, correction=1, unbiased=None):
+    wide = var(input.double(), dim, keepdim, correction=correction, unbiased=unbiased)
+    return sqrt(wide).to(input.dtype)
+
+
 def norm(input):
     return sqrt(sum(input.double() * input.double())).to(input.dtype)
 
@@ -674,7 +679,7 @@ def linspace(start, end, steps, *, dtype=None, device=None):
 METHODS = """add sub mul div pow remainder floor_divide maximum minimum eq ne lt le gt ge neg abs sign exp exp2 log log2
     log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu square floor ceil round isnan isinf isposinf isneginf
     isfinite nonzero norm diagonal clamp masked_fill gather index_select tril triu roll repeat_interleave sum mean
-    var prod amax amin argmax argmin max min all any cumsum logsumexp softmax log_softmax matmul mm bmm allclose
+    var std prod amax amin argmax argmin max min all any cumsum logsumexp softmax log_softmax matmul mm bmm allclose
     isclose equal sum_to_size""".split()
 _OPERATORS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide, "mod": remainder, "pow": pow,
@@ -684,7 +689,7 @@ _OPERATORS = {
 #: With `_` behind their names they change the tensor itself; `+=` and its like are the same.
 IN_PLACE = """add sub mul div pow remainder floor_divide neg abs sign exp exp2 log sqrt rsqrt reciprocal sin cos tanh
     sigmoid relu square floor ceil round clamp masked_fill""".split()
-_REDUCTIONS = "sum mean var prod amax amin argmax argmin max min all any cumsum".split()
+_REDUCTIONS = "sum mean var std prod amax amin argmax argmin max min all any cumsum".split()
 _COMPARISONS = dict(eq=eq, ne=ne, lt=lt, le=le, gt=gt, ge=ge)
 _CHANGING = "add sub mul truediv floordiv mod pow and or xor".split()
 _OPERANDS = (Tensor, int, float, np.number)
