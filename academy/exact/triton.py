@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -480,6 +479,20 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 @contextlib.contextmanager
+def replaced(owner: type, name: str, value: Any) -> Iterator[None]:
+    """While this lasts, a class has another attribute. The browser's Python has no `unittest.mock`."""
+    own = vars(owner)
+    before = [own[name]] if name in own else []
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        delattr(owner, name)
+        for kept in before:
+            setattr(owner, name, kept)
+
+
+@contextlib.contextmanager
 def following(memory: Memory, atoms: Atoms, apart: Callable[[], Any] = contextlib.nullcontext) -> Iterator[Following]:
     """While this lasts, kernels that run in the interpreter carry residues. apart: a context for each launch."""
     follow, executor, jitted = Following(memory, atoms), interpreter.GridExecutor, interpreter.InterpretedFunction
@@ -508,9 +521,9 @@ def following(memory: Memory, atoms: Atoms, apart: Callable[[], Any] = contextli
     with contextlib.ExitStack() as stack:
         stack.enter_context(thoroughly())
         for name, method in _wrappers(follow).items():
-            stack.enter_context(mock.patch.object(interpreter.InterpreterBuilder, name, method))
+            stack.enter_context(replaced(interpreter.InterpreterBuilder, name, method))
         for owner, wrapped in ((interpreter.ReduceOps, _reduced), (interpreter.ScanOps, _scanned)):
-            stack.enter_context(mock.patch.object(owner, "apply_impl", wrapped(follow, owner.apply_impl)))
-        stack.enter_context(mock.patch.object(executor, "__call__", followed))
-        stack.enter_context(mock.patch.object(jitted, "__call__", called))
+            stack.enter_context(replaced(owner, "apply_impl", wrapped(follow, owner.apply_impl)))
+        stack.enter_context(replaced(executor, "__call__", followed))
+        stack.enter_context(replaced(jitted, "__call__", called))
         yield follow

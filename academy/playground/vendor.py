@@ -35,7 +35,7 @@ TRITON = "3.7.1"
 #: Of Pyodide's Python: what its cached modules are called after.
 CACHE_TAG = "cpython-314"
 #: What no import of the playground needs.
-_STDLIB_LEFT_OUT = """pydoc pydoc_data pdb doctest unittest mailbox imaplib smtplib poplib ftplib xmlrpc ensurepip
+STDLIB_LEFT_OUT = """pydoc pydoc_data pdb doctest unittest mailbox imaplib smtplib poplib ftplib xmlrpc ensurepip
     idlelib turtle turtledemo tkinter venv lib2to3 test _pyrepl wsgiref dbm curses _pydecimal _pydatetime _pyio
     multiprocessing xml http optparse plistlib pickletools pstats profile trace urllib tarfile ipaddress configparser
     difflib bdb tomllib calendar _strptime modulefinder mimetypes wave socketserver compileall py_compile symtable
@@ -109,7 +109,7 @@ def _is_kept_of_stdlib(name: str) -> bool:
     package, _, module = name.removesuffix(".py").partition("/")
     if package == "encodings":
         return module in _ENCODINGS
-    return not name.endswith("/") and package not in _STDLIB_LEFT_OUT
+    return not name.endswith("/") and package not in STDLIB_LEFT_OUT
 
 
 def _is_kept_of_numpy(name: str) -> bool:

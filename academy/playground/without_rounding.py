@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from academy.command import trouble
 from academy.exact.array import Numbers
 from academy.exact.compare import compared_each
 from academy.exact.memory import Memory, places
-from academy.exact.triton import following, tensors_in
+from academy.exact.triton import following, replaced, tensors_in
 from academy.interpreter.internals import interpreter
 
 SAME = "Without rounding, too, it gives the same."
@@ -64,7 +63,7 @@ def _left_behind(run: Run) -> tuple[dict[str, Numbers], set]:
                     tensors[f"{number} {name}"] = tensor
         return launch(self, *args, **kwargs)
 
-    with mock.patch.object(interpreter.GridExecutor, "__call__", launched), following(memory, {}) as kernels:
+    with replaced(interpreter.GridExecutor, "__call__", launched), following(memory, {}) as kernels:
         run()
         data = set(memory.given)
         found = {name: _written(memory, tensor) for name, tensor in tensors.items()}

@@ -1,6 +1,7 @@
 """The vendored parts are the ones that were vendored, and belong together."""
 
 import _imp
+import ast
 import base64
 import csv
 import gzip
@@ -54,6 +55,18 @@ def test_pyodide_is_the_pinned_one():
     worker = (bundle.RUNTIME.parent / "static/worker.js").read_text()
     assert f'version: "{pinned}"' in worker and f'"{pinned}"' in (vendor.FOLDER / "pyodide.js").read_text()
     assert "resolved" not in (vendor.FOLDER / "package-lock.json").read_text()
+
+
+def test_the_bundle_imports_nothing_that_the_browsers_python_lacks():
+    with zipfile.ZipFile(io.BytesIO(bundle.academy(ROOT))) as file:
+        texts = {name: file.read(name) for name in file.namelist() if name.endswith(".py")}
+    found = []
+    for name, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            found += [(name, each) for each in names if each.partition(".")[0] in vendor.STDLIB_LEFT_OUT]
+    assert len(texts) > 100 and not found
 
 
 def test_the_bundle_is_named_by_content_and_no_larger_than_said():

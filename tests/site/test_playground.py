@@ -119,7 +119,7 @@ def test_run_shows_the_run_and_an_edit_is_run(page, address):
     assert page.violations() == []
     edit(page, "torch.arange(10,", "torch.arange(6,")
     assert page.run(STATE) == "idle"
-    assert ended(page) == "passed"
+    assert ended(page) == "passed", outcome(page)
     assert page.run(f"document.querySelectorAll('{EDITOR} .t-programs button').length") == 2
 
 
