@@ -20,7 +20,8 @@ INLINE = re.compile(r'<a\b[^>]*\sclass="headerlink".*?</a>|</?(?:a|span|em|stron
 DEFINED = re.compile(r'<dt id="([^"]+)">(.*?)</dt>', re.S)
 #: How much an entry counts, by the beginning of its page's address: what explains comes before what shows, and that
 #: before what lists. The index of the language is the first for its names: it says where each is taught, whereas any
-#: kernel may use it. An exercise comes last: whoever searches hasn't come to practise.
+#: kernel may use it. The first of the lessons that are called "Matrix multiplication" comes before the others, which
+#: build on it. An exercise comes last: whoever searches hasn't come to practise.
 BOOST = {
     "reference/triton-language": 6,
     "reference/error-messages": 6,
@@ -30,8 +31,16 @@ BOOST = {
     "faq": 4,
     "getting-started": 4,
     "differences": 4,
+    "kernels/tutorials/matmul_blocked/": 2,
 }
-BOOST |= {"compatibility": 2, "derivations/": 0.7, "kernels/fast/": 0.5, "contributing": 0.5, "benchmarks/": 0.4}
+BOOST |= {
+    "compatibility": 2,
+    "derivations/": 0.7,
+    "kernels/fast/": 0.5,
+    "kernels/gluon/": 0.5,
+    "contributing": 0.5,
+    "benchmarks/": 0.4,
+}
 BOOST |= {"exercises/": 0.2, "reference/": 0.1}
 #: What readers call what a page names differently: other spellings, plurals and long forms. The search has no stems,
 #: since it completes words while one types.
