@@ -6,10 +6,11 @@ Results are kept by the source of the kernels (`academy.files.cache`), so the sa
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,9 @@ class Worker:
         command = [sys.executable, "-m", "academy.compiler.worker"]
         pipes: dict = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
         self.process = subprocess.Popen(command, env=environment, cwd=folder or ROOT, **pipes)
+        assert self.process.stdout
+        self._answers = selectors.DefaultSelector()  # `select.select` knows no descriptor above 1,023
+        self._answers.register(self.process.stdout, selectors.EVENT_READ)
 
     def ask(self, job: dict, seconds: float = SECONDS) -> dict:
         """Raises Crashed, and Trouble."""
@@ -59,7 +63,7 @@ class Worker:
         try:
             self.process.stdin.write(json.dumps(job).encode() + b"\n")
             self.process.stdin.flush()
-            if not select.select([self.process.stdout], [], [], seconds)[0]:
+            if not self._answers.select(seconds):
                 self.end()
                 raise Crashed(f"compiling took longer than {seconds:g} s and was stopped")
             line = self.process.stdout.readline()
@@ -78,8 +82,13 @@ class Worker:
         return answer
 
     def end(self) -> None:
+        """Stops the process, and gives back what it held."""
         self.process.kill()
         self.process.wait()
+        self._answers.close()
+        for file in (self.process.stdin, self.process.stdout, self._said):
+            with contextlib.suppress(BrokenPipeError):
+                file.close()  # type: ignore[union-attr]
 
 
 _kept: Worker | None = None
