@@ -32,11 +32,13 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    group_contract, load_tile, options_contract, same_device, scale_and_cap, store_tile, tile_offsets,
-    window_bounds,
+    group_contract, load_tile, options_contract, same_device, scale_and_cap, store_tile, window_bounds,
 )  # fmt: skip
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.opaque_attention import opaque_decode
+from annotated_examples.common.paged import (
+    cache_contract, capacity_of, decode_merge_kernel, default_splits, load_rows, part_of_keys, rows_of_cache,
+)  # fmt: skip
 from annotated_examples.common.products import input_precision, multiply_add
 
 
@@ -64,55 +66,9 @@ def decode_attention_reference(
     return torch.cat(outputs)
 
 
-# ## Where does a key lie?
-#
-# Key j of a sequence lies in its page number j // page_size. The table says which page of the pool that is. Without a
-# table, each sequence has a single page. Both offsets are 64 bits wide: a pool of pages is the largest tensor there is.
-#
-# A number in the table that isn't a page of the pool must never become an address. Past a sequence's last page such
-# entries are normal, and they aren't even read.
-@triton.jit
-def rows_of_cache(table, b, offs_n, mask, pages):
-    table_ptr, stride_tb, stride_tp = table
-    num_pages, page_size = pages
-    page, slot = tl.zeros_like(offs_n) + b, offs_n
-    if table_ptr is not None:
-        entries = b.to(tl.int64) * stride_tb + (offs_n // page_size).to(tl.int64) * stride_tp
-        page = tl.load(table_ptr + entries, mask=mask, other=0)
-        slot = offs_n % page_size
-    return page, slot, (page >= 0) & (page < num_pages)
-
-
-@triton.jit
-def load_rows(cache, hk, page, slot, mask, D: tl.constexpr, BLOCK_D: tl.constexpr):
-    ptr, stride_p, stride_s, stride_h, stride_d = cache
-    ptr += tl.cast(hk, tl.int64) * stride_h
-    columns = tl.arange(0, BLOCK_D)
-    rows = ptr + page.to(tl.int64)[:, None] * stride_p
-    mask = mask[:, None] & (columns < D)[None, :]
-    return tl.load(rows + tile_offsets(slot, stride_s, stride_d, BLOCK_D), mask=mask, other=0.0)
-
-
-# ## Which keys are mine?
-#
-# If a length is negative or longer than the cache, the result will be NaN. The keys that the window leaves are divided
-# among the parts in whole tiles.
+# ## One part of the keys
 #
 # [[figure: attention/decode]]
-@triton.jit
-def part_of_keys(length, capacity, left, split, num_splits, BLOCK_N: tl.constexpr):
-    possible = (length >= 0) & (length <= capacity)
-    length = tl.where(possible, length, 0)
-    # Sequence 0 has 8 keys, and its second part begins at `pid=(0, 1): start_n = 4`. In a short sequence the last parts
-    # get no keys, as in sequence 1, which has one key: `pid=(1, 1): end_n - start_n = -3`.
-    first = tl.maximum(length - 1 - left, 0)
-    share = tl.cdiv(tl.cdiv(length - first, num_splits), BLOCK_N) * BLOCK_N
-    start_n = first + split * share
-    end_n = tl.minimum(start_n + share, length)
-    return start_n, end_n, possible
-
-
-# ## One part of the keys
 #
 # The tile of queries has a row for each head of a group, though all of them are at the same position. Rows are padded
 # to 16, as many as the smallest product of the tensor cores has.
@@ -142,6 +98,8 @@ def decode_split_kernel(
     q = load_tile(queries_of_group(q_tensor, b, hk * group), offs_g, group, D, BLOCK_D)
     lengths_ptr, stride_l = lengths
     length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
+    # Sequence 0 has 8 keys, and its second part begins at `pid=(0, 1): start_n = 4`. In a short sequence the last parts
+    # get no keys, as in sequence 1, which has one key: `pid=(1, 1): end_n - start_n = -3`.
     start_n, end_n, possible = part_of_keys(length, capacity, left, split, num_splits, BLOCK_N)
 
     row_max = tl.full((BLOCK_G,), LOWEST, tl.float32)
@@ -177,54 +135,7 @@ def decode_split_kernel(
     store_tile((parts_ptr, num_splits * D, 1), part, offs_g, group, D, BLOCK_D)
 
 
-# ## Merging the parts
-#
-# One program per query head. Each part is already a mean of values; its weight is its share of the whole sum,
-# [[tag: AT-parts]]. A sink is a part without values.
-@triton.jit
-def decode_merge_kernel(
-    parts_ptr, lse_ptr,  # (B, H, num_splits, D) and (B, H, num_splits)
-    sinks_ptr, o_ptr,  # (H,), or None; (B, H, D)
-    H, num_splits, D: tl.constexpr, BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    parts_ptr += row * num_splits * D
-    lse_ptr += row * num_splits
-    total_max, total = tl.full((), LOWEST, tl.float32), 0.0
-    if sinks_ptr is not None:
-        sink = tl.load(sinks_ptr + row % H).to(tl.float32)
-        total_max = tl.maximum(sink, LOWEST)
-        total = tl.exp(sink - total_max)
-    acc = tl.zeros((BLOCK_D,), tl.float32)
-    for start in tl.range(0, num_splits, BLOCK_S):
-        offs_s = start + tl.arange(0, BLOCK_S)
-        lse = tl.load(lse_ptr + offs_s, mask=offs_s < num_splits, other=-float("inf"))
-        parts = load_tile((parts_ptr, D, 1), offs_s, num_splits, D, BLOCK_D)
-        # The same step as in the loop over keys, and for the same reason: an empty part has −∞, and all parts may be
-        # empty.
-        new_max = tl.maximum(total_max, tl.max(lse, axis=0))
-        weights = tl.exp(lse - new_max)
-        alpha = tl.exp(total_max - new_max)
-        total = total * alpha + tl.sum(weights, axis=0)
-        acc = acc * alpha + tl.sum(weights[:, None] * parts, axis=0)
-        total_max = new_max
-    offs_d = tl.arange(0, BLOCK_D)
-    tl.store(o_ptr + row * D + offs_d, acc / tl.where(total == 0.0, 1.0, total), mask=offs_d < D)
-
-
 # ## The launcher
-#
-# How many parts? Enough programs to keep a large card busy, and of a full cache a few tiles for each. The number must
-# not depend on the lengths: they are on the GPU, and reading them would mean waiting.
-PROGRAMS = 512
-SHORTEST_PART = 256
-
-
-def default_splits(programs, capacity):
-    """How many parts, given how many `programs` run without splitting, and the most keys a sequence can have."""
-    return max(1, min(triton.cdiv(PROGRAMS, max(programs, 1)), triton.cdiv(capacity, SHORTEST_PART)))
-
-
 def default_block(D, dtype):
     """How many keys a tile has, for heads of D numbers."""
     return (32 if D <= 64 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
@@ -257,10 +168,6 @@ def decode_forward(
     return o
 
 
-def capacity_of(k_cache, block_table):
-    return k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
-
-
 # ## Arguments
 def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, sinks, num_splits):
     """Checks the arguments, and returns `(scale, left, softcap)`."""
@@ -269,41 +176,18 @@ def contract(q, k_cache, v_cache, lengths, block_table, scale, window, softcap, 
     checks.no_gradient("decode_attention", q=q, k_cache=k_cache, v_cache=v_cache)
     checks.dtypes(q=q)
     checks.same_dtype(q=q, k_cache=k_cache, v_cache=v_cache)
-    checks.dtypes((torch.int32,), lengths=lengths, block_table=block_table)
     checks.dimensions("q", q, 3, "B, H, D")
     checks.dimensions("k_cache", k_cache, 4, "B, S, Hk, D or num_pages, page_size, Hk, D")
     checks.same_shape(k_cache=k_cache, v_cache=v_cache)
-    checks.shape("lengths", lengths, q.shape[:1], "one for each sequence")
-    same_device(q=q, k_cache=k_cache, v_cache=v_cache, lengths=lengths)
+    same_device(q=q, v_cache=v_cache)
     group_contract(q, k_cache, 2, "k_cache")
     if k_cache.shape[-1] != q.shape[-1]:
         raise ValueError(f"k_cache must have the head dimension of q, {q.shape[-1]}, got {tuple(k_cache.shape)}")
-    if block_table is not None:
-        checks.dimensions("block_table", block_table, 2, "B, pages")
-        checks.shape("block_table", block_table, (q.shape[0], block_table.shape[1]), "a row for each sequence")
-        same_device(q=q, block_table=block_table)
-    elif k_cache.shape[0] != q.shape[0]:
-        raise ValueError(f"k_cache must have the batch of q, {q.shape[0]}, got shape {tuple(k_cache.shape)}")
     scale = options_contract(q, scale, softcap, sinks)
     checks.no_gradient("decode_attention", sinks=sinks)
     left, _ = window_bounds(True, window)
-    if num_splits is not None:
-        checks.whole_number("num_splits", num_splits, at_least=1, at_most=65_535)  # the grid's second axis ends there
-    if checks.looks_at_values():
-        check_values(k_cache, lengths, block_table)
+    cache_contract(q, lengths, block_table, num_splits, k_cache=k_cache)
     return scale, left, float(softcap)
-
-
-# Looking at lengths and pages means waiting for the GPU. So this check runs on the CPU, and on a GPU on request.
-def check_values(k_cache, lengths, block_table):
-    capacity, (num_pages, page_size) = capacity_of(k_cache, block_table), k_cache.shape[:2]
-    for b, length in enumerate(lengths.tolist()):
-        if not 0 <= length <= capacity:
-            raise ValueError(f"lengths must be in [0, {capacity}], got {length} in row {b}")
-        if block_table is not None and length:
-            pages = block_table[b, : -(-length // page_size)]
-            if pages.min() < 0 or pages.max() >= num_pages:
-                raise ValueError(f"block_table must hold pages in [0, {num_pages}), got {pages.tolist()} in row {b}")
 
 
 @replayed

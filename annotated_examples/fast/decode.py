@@ -39,13 +39,11 @@ import triton
 import triton.language as tl
 
 from annotated_examples.attention import decode as lesson
-from annotated_examples.attention.decode import (
-    SHORTEST_PART, capacity_of, contract, decode_attention_reference, load_rows, part_of_keys,
-    queries_of_group, rows_of_cache,
-)  # fmt: skip
+from annotated_examples.attention.decode import contract, decode_attention_reference, queries_of_group
 from annotated_examples.common.attention import load_tile, scale_and_cap, store_tile
 from annotated_examples.common.constants import LN2, LOG2E, LOWEST
 from annotated_examples.common.opaque_attention import opaque_decode
+from annotated_examples.common.paged import SHORTEST_PART, capacity_of, load_rows, part_of_keys, rows_of_cache
 
 
 # ## A stretch of keys

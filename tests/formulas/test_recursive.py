@@ -190,6 +190,7 @@ def test_a_definition_that_never_settles_is_refused(formula):
         (r"S_{2t - v} := y_t", "left of ':=' each subscript needs one index of its own"),
         (r"p_{v,v} := y_v", "left of ':=' each subscript must be an index of its own"),
         (r"\begin{aligned} S_1 &:= y_1 \\ S_v &:= S_{v-1, 1} + y_v \end{aligned}", "2 subscripts on something with 1"),
+        (r"U_{tk} := x_{tk} + U_k", "1 subscripts on something with 2 axes"),  # as a mutant may have it
     ],
 )
 def test_what_is_no_recursive_definition(formula, message):

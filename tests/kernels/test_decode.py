@@ -14,6 +14,7 @@ from academy.runtime import checks, device
 from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import decode as lesson
+from annotated_examples.common import paged as paged_cache
 from tests.kernels import harness
 from tests.kernels.attention_cases import converted
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
@@ -21,29 +22,33 @@ from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
 module = harness.modules(lesson)
 
 MUTANTS = [
-    Mutant("empty splits merged as NaN", "total_max, total = tl.full((), LOWEST, tl.float32), 0.0", 'total_max, total = tl.full((), -float("inf"), tl.float32), 0.0'),
     Mutant("empty splits divided by zero", "acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]", "acc / row_sum[:, None]"),
     Mutant("a stale tail is read", "mask = offs_n < end_n", "mask = offs_n < end_n + BLOCK_N"),
     Mutant("masked keys count", 's = tl.where(mask[None, :], s, -float("inf"))', 's = tl.where(mask[None, :], s, 0.0)'),
+    Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
+    Mutant("strides of v taken from k", "*v_cache.stride()", "*k_cache.stride()"),
+    Mutant("heads of another group", "queries_of_group(q_tensor, b, hk * group)", "queries_of_group(q_tensor, b, hk)"),
+    Mutant("strides of the sinks ignored", "None if sinks is None else sinks.contiguous()", "sinks"),
+    Mutant("a page outside of the pool is zero", 's = tl.where(inside[None, :], s, float("nan"))\n', "s = s\n"),
+    Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
+]  # fmt: skip
+
+#: Of what it shares with other kernels that read a cache.
+SHARED = [
+    Mutant("empty splits merged as NaN", "total_max, total = tl.full((), LOWEST, tl.float32), 0.0", 'total_max, total = tl.full((), -float("inf"), tl.float32), 0.0'),
     Mutant("page times stride in 32 bits", "page.to(tl.int64)[:, None] * stride_p", "(page.to(tl.int32)[:, None] * tl.cast(stride_p, tl.int32)).to(tl.int64)", interpreted=True),
     Mutant("a length of 0", "tl.store(o_ptr + row * D + offs_d, acc / tl.where(total == 0.0, 1.0, total)", "tl.store(o_ptr + row * D + offs_d, acc / total"),
     Mutant("page size taken for a power of two", "slot = offs_n % page_size", "slot = offs_n & (page_size - 1)"),
     Mutant("page size taken for a power of two, pages", "offs_n // page_size", "offs_n // (page_size | 1)"),
     Mutant("strides of the table ignored", "(offs_n // page_size).to(tl.int64) * stride_tp", "(offs_n // page_size).to(tl.int64)"),
-    Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
-    Mutant("strides of v taken from k", "*v_cache.stride()", "*k_cache.stride()"),
-    Mutant("heads of another group", "queries_of_group(q_tensor, b, hk * group)", "queries_of_group(q_tensor, b, hk)"),
     Mutant("window counted from the capacity", "tl.maximum(length - 1 - left, 0)", "tl.maximum(capacity - 1 - left, 0)"),
     Mutant("own key not counted in the window", "tl.maximum(length - 1 - left, 0)", "tl.maximum(length - left, 0)"),
     Mutant("parts weighed alike", "weights = tl.exp(lse - new_max)", "weights = tl.exp(0.0 * (lse - new_max))"),
     Mutant("merge not rescaled", "acc = acc * alpha + tl.sum(weights[:, None] * parts, axis=0)", "acc = acc + tl.sum(weights[:, None] * parts, axis=0)"),
     Mutant("sink left out", "total = tl.exp(sink - total_max)", "total = 0.0 * tl.exp(sink - total_max)"),
     Mutant("sinks of other heads", "sinks_ptr + row % H", "sinks_ptr + row // H"),
-    Mutant("strides of the sinks ignored", "None if sinks is None else sinks.contiguous()", "sinks"),
     Mutant("a length past the capacity", "possible = (length >= 0) & (length <= capacity)", "possible = length == length"),
     Mutant("a page outside of the pool is read", "(page >= 0) & (page < num_pages)", "page == page"),
-    Mutant("a page outside of the pool is zero", 's = tl.where(inside[None, :], s, float("nan"))\n', "s = s\n"),
-    Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
 ]  # fmt: skip
 
 
@@ -176,6 +181,7 @@ def test_check_passes(module):
 
 
 test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, MUTANTS, check)
+test_mutant_of_what_is_shared_is_caught = harness.mutant_test(paged_cache, SHARED, check, within=lesson)
 
 
 # ---------------------------------------------------------------- values

@@ -85,7 +85,8 @@ def _steps(key: str, lines: list[Equation], env: Environment) -> Iterator[list[i
         left, inner = pieces(line), [node.args[0] for node in nodes(line.sides[0]) if node.op == "idx"]
         for node in nodes(line.sides[0]):
             if node.op == "idx" and node.args[0].op == "sym" and node.args[0].args[0] == key:
-                yield [_shift(at, start, env) for start, at in zip(left, node.args[1])]
+                shifts = [_shift(at, start, env) for start, at in zip(left, node.args[1])]
+                yield shifts + [None] * (len(left) - len(shifts))  # along an axis without a subscript: all of it
             elif node.op == "sym" and node.args[0] == key and not any(node is part for part in inner):
                 yield [None] * len(left)  # the whole of it is used
 
