@@ -13,6 +13,7 @@ import fcntl
 import fnmatch
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -63,6 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="measure each rung of this ladder (`all`: of every one) instead, in one run with PyTorch; may be repeated",
     )
+    parser.add_argument(
+        "--part",
+        metavar="K/N",
+        help="only the K-th of N parts of about the same length, so that each card of a machine takes one",
+    )
     parser.add_argument("--minutes", type=float, help="start nothing that would not finish within this time")
     parser.add_argument("--again", action="store_true", help="measure again what has already been measured")
     parser.add_argument("--list", action="store_true", help="list operations and the number of their cases, and stop")
@@ -73,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="academy bench", description=DESCRIPTION, epilog=EPILOG)
     add_arguments(parser)
     arguments = parser.parse_args(argv)
-    if arguments.ladder and (arguments.only or arguments.json or arguments.list or arguments.minutes):
+    beside = [arguments.only, arguments.json, arguments.list, arguments.minutes, arguments.part]
+    if arguments.ladder and any(beside):
         parser.error("--ladder goes with --results only")
     try:
         if not (ROOT / layout.OPERATIONS).is_dir():
@@ -81,9 +88,9 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.ladder:
             from academy.bench import ladder_run
 
-            with only_one():
+            with only_one(_lock_of(timing.Gpu())):
                 return ladder_run.main(arguments.ladder, arguments.results)
-        operations = select(discover(), arguments.only)
+        operations = part(select(discover(), arguments.only), arguments.part)
         if arguments.list:
             for found in operations:
                 print(f"{found.name:20} {len(list(found.cases())):4} cases  {', '.join(found.files.values())}")
@@ -92,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("no CUDA device here; the interpreter's times would say nothing about a kernel")
         gpu = timing.Gpu()
         results = store.Results(gpu.name, folder=None if arguments.json else arguments.results, file=arguments.json)
-        with only_one():
+        with only_one(_lock_of(gpu)):
             return Session(operations, results, gpu, arguments.minutes, arguments.again).run()
     except ValueError as error:
         print(f"academy bench: {error}", file=sys.stderr)
@@ -112,17 +119,33 @@ def select(operations: list, only: list[str] | None) -> list:
     return chosen
 
 
+def part(operations: list, which: str | None) -> list:
+    """The K-th of N parts ("K/N") of the operations, dealt out by their number of cases. Raises ValueError."""
+    if which is None:
+        return operations
+    given = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", which)
+    if not given or int(given[1]) > int(given[2]):
+        raise ValueError(f"--part {which}: write K/N with 1 <= K <= N, such as 1/4")
+    loads: list[list] = [[] for _ in range(int(given[2]))]
+    for operation in sorted(operations, key=lambda o: -len(list(o.cases()))):
+        min(loads, key=lambda load: sum(len(list(o.cases())) for o in load)).append(operation)
+    return loads[int(given[1]) - 1]
+
+
+def _lock_of(gpu: timing.Gpu) -> Path:
+    return cache.FILE.with_name(f"bench-{gpu.uuid}.lock")
+
+
 @contextlib.contextmanager
-def only_one(lock: Path | None = None) -> Iterator[None]:
-    """Two sessions on one machine would disturb each other. Raises ValueError if one is running already."""
-    lock = lock or cache.FILE.with_name("bench.lock")
+def only_one(lock: Path) -> Iterator[None]:
+    """Two sessions on one card would disturb each other. Raises ValueError if one is running already."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            message = "is measuring, and the two would disturb each other; wait until it ends"
+            message = "is measuring on this card, and the two would disturb each other; wait until it ends"
             raise ValueError(f"another academy bench (process {file.read() or 'unknown'}) {message}") from None
         file.truncate(0)
         file.write(str(os.getpid()))

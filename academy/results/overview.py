@@ -21,7 +21,16 @@ def summary(root: Path) -> list[str]:
         records = [record for other, record in found if other == device]
         rows = [row for record in records for row in _summary_rows(record, root)]
         head = ["operation", "pass", "cases", "share of the limit", "against the best peer"]
-        out += ["", f"## {records[0]['device']}", "", _rates(records), "", *overview(records, device)]
+        out += [
+            "",
+            f"## {records[0]['device']}",
+            "",
+            _rates(records),
+            "",
+            _provenance(records),
+            "",
+            *overview(records, device),
+        ]
         out += ["", *Table("", head, rows).markdown(), ""]
     if not out:
         out = ['!!! note "Not measured yet"', "", "    No results are committed.", ""]
@@ -65,6 +74,19 @@ def _rates(records: list[dict]) -> str:
     rates = [case["matrix_tflop_s"] for case in cases if case["dtype"] == "bfloat16"]
     multiplied = f" and multiplied bf16 matrices at {between(rates, '{:.0f}')} TFLOP/s" if rates else ""
     return f"In these runs the card copied {between((c['copy_tb_s'] for c in cases), '{:.2f}')} TB/s{multiplied}."
+
+
+def _provenance(records: list[dict]) -> str:
+    """When it was measured, and with which version of every library."""
+    cases = [case for record in records for case in record["cases"]]
+    dates = sorted({case["date"] for case in cases})
+    when = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}"
+    versions: dict[str, set[str]] = {}
+    for case in cases:
+        for library, version in case["versions"].items():
+            versions.setdefault(library, set()).add(version)
+    listed = ", ".join(f"{library} {' and '.join(sorted(some))}" for library, some in versions.items())
+    return f"Measured {when} with {listed}. `make bench` measures the same on your card."
 
 
 def _summary_rows(record: dict, root: Path) -> list[list[str]]:

@@ -205,6 +205,17 @@ def test_two_sessions_do_not_measure_each_other(tmp_path):
         pass
 
 
+def test_the_parts_are_the_whole_and_as_large_as_each_other():
+    operations = command.select(command.discover(), None)
+    parts = [command.part(operations, f"{at}/4") for at in (1, 2, 3, 4)]
+    assert sorted(o.name for some in parts for o in some) == sorted(o.name for o in operations)
+    sizes = [sum(len(list(o.cases())) for o in some) for some in parts]
+    assert max(sizes) - min(sizes) <= max(len(list(o.cases())) for o in operations)
+    for wrong in ("0/4", "5/4", "1", "1/0", "-1/2"):
+        with pytest.raises(ValueError, match="write K/N with 1 <= K <= N"):
+            command.part(operations, wrong)
+
+
 def test_two_writers_of_one_result_leave_a_whole_file(tmp_path, monkeypatch):
     """Each writes to a file of its own first."""
     written = []

@@ -375,6 +375,7 @@ def test_the_summary_has_every_operation(root):
     assert "| [double](double.md) | forward | 2 | 90 % | 2.00x (stale) |" in page
     assert "| [double](double.md) | backward | 2 | 90 % | 0.50x (stale) |" in page
     assert "Not measured yet: `triple`." in page
+    assert re.search(r"Measured on \d{4}-\d\d-\d\d with torch \S+, triton \S+\. `make bench`", page)
 
 
 def test_an_empty_summary(root):
