@@ -12,7 +12,6 @@ It needs Triton 3.9 for GSan, ConSan and FpSan, and compute-sanitizer, of a CUDA
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import queue
 import sys
@@ -23,18 +22,21 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from academy.runtime import device  # before anything imports triton
-from academy.bench import experiment
-from academy.book import layout
-from academy.judge import public, sanitizers, subject
-from academy.judge.findings import Remark, Skipped, Wrong
-from academy.judge.trials import ON_A_CARD, Plan
-from academy.judge.trying import file_of
-from academy.results import figures
-
 ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":  # run as a script: make the repository importable
+    sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+from academy.runtime import device  # noqa: E402  before anything imports triton
+from academy.bench import experiment  # noqa: E402
+from academy.book import layout  # noqa: E402
+from academy.judge import public, sanitizers, subject  # noqa: E402
+from academy.judge.findings import Remark, Skipped, Wrong  # noqa: E402
+from academy.judge.trials import ON_A_CARD, Plan  # noqa: E402
+from academy.judge.trying import file_of  # noqa: E402
+from academy.results import figures  # noqa: E402
+from benchmarks.corpus import rows  # noqa: E402
 
 NAME = "sanitizers"
 #: First what has met a sanitizer's doubt before, or didn't end.
@@ -53,17 +55,14 @@ def ours() -> Iterator[tuple[str, subject.Subject]]:
 
 def corpus() -> Iterator[tuple[str, subject.Subject]]:
     """What `academy judge` is held to: files of `tests/corpus` whose kernels a card may run."""
-    for manifest in sorted((ROOT / "tests/corpus").rglob("manifest.tsv")):
-        with manifest.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-                path = manifest.parent / row["file"]
-                if row["tool"].startswith("judge"):
-                    try:
-                        found = subject.from_file(path)
-                    except Exception as error:
-                        print(f"{path.name}: {type(error).__name__}: {error}", file=sys.stderr)
-                        continue
-                    yield from ((f"{path.relative_to(ROOT)}:{each.name}", each) for each in found)
+    for row in rows():
+        if row.tool.startswith("judge"):
+            try:
+                found = subject.from_file(row.path)
+            except Exception as error:
+                print(f"{row.name}: {type(error).__name__}: {error}", file=sys.stderr)
+                continue
+            yield from ((f"tests/corpus/{row.name}:{each.name}", each) for each in found)
 
 
 def judged(name: str, one: subject.Subject, sanitizer: str, seconds: float, gpu: str) -> dict[str, Any]:

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +33,10 @@ from academy.files.textfiles import write_text  # noqa: E402
 from academy.judge import process, subject  # noqa: E402
 from academy.judge.trials import GROUPS, ON_A_CARD, USUAL  # noqa: E402
 from academy.results import store  # noqa: E402
-from benchmarks import peers  # noqa: E402
+from benchmarks import corpus, peers  # noqa: E402
+from benchmarks.corpus import Row  # noqa: E402
 from benchmarks.peers import Found, NoVerdict  # noqa: E402
 
-CORPUS = ROOT / "tests/corpus"
 #: Of processor time, for one kernel and one of the others; of time, for one kernel and ours.
 SECONDS, LONGEST = 30.0, 330.0
 PAGE = ROOT / "docs/guides/judged"
@@ -52,38 +50,16 @@ NOT_RUN = {
 }
 
 
-@dataclass(frozen=True)
-class Case:
-    """A row of the corpus: a file, what it is known for, where that was met, and what of `academy judge` shows it."""
-
-    path: Path
-    kind: str
-    source: str
-    faulty: bool
-    only: str
-
-    @property
-    def name(self) -> str:
-        return self.path.relative_to(CORPUS).as_posix()
-
-
-def cases() -> list[Case]:
-    found = []
-    for manifest in sorted(CORPUS.rglob("manifest.tsv")):
-        with manifest.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-                tool, _, only = row["tool"].partition(" --only ")
-                if tool == "judge":
-                    path, faulty = manifest.parent / row["file"], row["expected"] in ("faulty", "missed")
-                    found.append(Case(path, row["kind"], row["source"], faulty, only))
-    return found
+def cases() -> list[Row]:
+    """What `academy judge` is held to."""
+    return [row for row in corpus.rows() if row.tool.partition(" --only ")[0] == "judge"]
 
 
 # ---------------------------------------------------------------- one verdict
 Verdict = tuple[str, str, float]
 
 
-def by_others(job: tuple[Case, list[str]]) -> Iterator[tuple[str, Verdict]]:
+def by_others(job: tuple[Row, list[str]]) -> Iterator[tuple[str, Verdict]]:
     """(judge, (found, passed or none, what it says, seconds)) of these judges, one after another, in a process of its
     own, which may die."""
     case, names = job
@@ -108,11 +84,11 @@ def by_others(job: tuple[Case, list[str]]) -> Iterator[tuple[str, Verdict]]:
 FIRST = ("sizes", "options", "values", "layouts", "programs")
 
 
-def by_ours(case: Case) -> Verdict:
+def by_ours(case: Row) -> Verdict:
     """With the groups of trials that the manifest names. Where it names none, a faulty kernel gets all, and a right one
     those that find most: that it passes all of them is tested every night."""
     rest = [name for name in USUAL if name not in FIRST and name not in ON_A_CARD]
-    asked = [case.only] if case.only else [",".join(FIRST), *([",".join(rest)] if case.faulty else [])]
+    asked = [case.groups] if case.groups else [",".join(FIRST), *([",".join(rest)] if case.faulty else [])]
     start, answer = time.perf_counter(), ("none", "")
     for only in asked:
         command = [sys.executable, "-m", "academy.cli", "judge", str(case.path), "--mutants", "0"]
@@ -157,9 +133,7 @@ def main() -> None:
     print((PAGE / "scoreboard.txt").read_text("utf-8"))
 
 
-def judged(
-    known: list[Case], names: list[str], rows: dict[str, dict], end: float
-) -> Iterator[tuple[Case, str, Verdict]]:
+def judged(known: list[Row], names: list[str], rows: dict[str, dict], end: float) -> Iterator[tuple[Row, str, Verdict]]:
     """All that is missing in `rows`: the others, which are quick, first."""
     process.warm_up()
     jobs = []
@@ -206,7 +180,7 @@ def only_in_gradients(row: dict[str, dict]) -> bool:
     return "gradient" in row.get(OURS, {}).get("message", "")
 
 
-def counted(rows: dict[str, dict], known: list[Case]) -> dict[str, dict[str, Any]]:
+def counted(rows: dict[str, dict], known: list[Row]) -> dict[str, dict[str, Any]]:
     """Of each judge: how many faults and right kernels it was given, what it said of them, how long that took."""
     out: dict[str, dict[str, Any]] = {}
     for name in NAMES:
@@ -247,7 +221,7 @@ MARKS = {"found": "●", "passed": "○", "none": "·", "": ""}
 SHORT = ("ours", "assert_close", "KernelBench", "robust-kbench", "GPU MODE", "Liger", "FlashAttention", "triton-viz")
 
 
-def every(rows: dict[str, dict], known: list[Case], faulty: bool) -> str:
+def every(rows: dict[str, dict], known: list[Row], faulty: bool) -> str:
     """Markdown: a line for each kernel, with a link to it and what each judge says."""
     lines = [["kernel", "the fault" if faulty else "looks like a mistake", *SHORT], ["---"] * 2 + [":-:"] * len(SHORT)]
     for case in known:
@@ -255,7 +229,8 @@ def every(rows: dict[str, dict], known: list[Case], faulty: bool) -> str:
             row = rows.get(case.name, {})
             words = [MARKS[row.get(name, {}).get("verdict", "")] for name in NAMES]
             kind = case.kind.replace("|", "\\|")
-            lines.append([f"[{case.path.stem}](../../tests/corpus/{case.name})", kind, *words])
+            link = f"../../{corpus.shown(case.name).relative_to(corpus.ROOT).as_posix()}"
+            lines.append([f"[{Path(case.name).stem}]({link})", kind, *words])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 

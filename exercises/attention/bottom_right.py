@@ -86,6 +86,7 @@ WRONG = (
         "4 queries, 4 keys: mask[0, 1] is 1, should be 0",
         "sees = j >= i + S - T",
     ),
+    ("mask[0, 0]", "i + S - T", "tl.maximum(i + S - T, 0)"),
 )
 RIGHT = (
     ("sees = S - j >= T - i",),

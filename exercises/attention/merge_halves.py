@@ -107,4 +107,9 @@ RIGHT = (
         "share = torch.where(share == share, share, torch.zeros_like(share))[:, None]\n"
         "return share * o_a + (1 - share) * o_b",
     ),
+    (
+        "    lse = torch.logaddexp(lse_a, lse_b)",
+        "    large, small = torch.maximum(lse_a, lse_b), torch.minimum(lse_a, lse_b)\n"
+        "    lse = large + torch.log1p(torch.exp(torch.where(small == -math.inf, small, small - large)))",
+    ),
 )

@@ -124,6 +124,7 @@ WRONG = (
         "(x, residual, y, s, N",
         "(s, residual, y, s, N",
     ),
+    ("tiny numbers in x", "s * rstd", "tl.where(tl.abs(s) < 1e-20, 0.0, s * rstd)"),
 )
 RIGHT = (
     (

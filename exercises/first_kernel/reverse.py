@@ -91,6 +91,7 @@ WRONG = (
         "n - 1 - offsets",
         "tl.minimum(offsets // BLOCK * BLOCK + BLOCK, n) - 1 - offsets % BLOCK",
     ),
+    ("writes out_ptr[256]", "triton.cdiv(x.numel(), BLOCK", "min(triton.cdiv(x.numel(), BLOCK), 4"),
 )
 RIGHT = (
     (

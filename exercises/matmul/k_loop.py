@@ -116,6 +116,7 @@ WRONG = (
         "    return z",
         "    return x @ y",
     ),
+    ('input_precision="ieee"', ', input_precision="ieee"', ""),
 )
 RIGHT = (
     (

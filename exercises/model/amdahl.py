@@ -56,6 +56,7 @@ WRONG = (
         "1 / (1 - share + share / gain)",
         "1 / (1 - share)",
     ),
+    ("whole(", "share / gain", "share / max(gain, 0.5)"),
 )
 RIGHT = (
     ("return gain / (gain * (1 - share) + share)",),

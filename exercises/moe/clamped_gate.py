@@ -95,6 +95,7 @@ WRONG = (
     ("limit 1, 3 x 8: out[", "tl.where(gate <= limit,", "tl.where(g <= limit,"),
     ("limit 1e+06, 2 x 3: out[", "1.0 + 1.702 * g * (1.0 - s)", "1.0 + g * (1.0 - s)"),
     ("limit 1, 3 x 8: out[", "tl.abs(up) <= limit", "up <= limit"),
+    ("out[1, 0]", "gate <= limit", "gate <= limit * (1.0 + 1e-5)"),
 )
 RIGHT = (
     (

@@ -48,4 +48,13 @@ WRONG = (
 RIGHT = (
     ("answer = 1.3",),
     ("answer = 4 * (2 * 5 + 3) / (5 * 8)",),
+    (
+        "kept = (2, 1, 1, 1)\n"
+        "p = (5 / 8, 1 / 8, 1 / 8, 1 / 8)\n"
+        "answer = 4 * sum(count / sum(kept) * each for count, each in zip(kept, p))",
+        "from fractions import Fraction\n"
+        "\n"
+        "kept, p = [2, 1, 1, 1], [Fraction(k, 8) for k in (5, 1, 1, 1)]\n"
+        "answer = 4 * sum(Fraction(a, sum(kept)) * b for a, b in zip(kept, p))",
+    ),
 )

@@ -78,6 +78,13 @@ WRONG = (
         "out = torch.zeros(1",
         "out = torch.empty(1",
     ),
+    (
+        "the grid (1,)",
+        "atomic_add",
+        "store",
+        "triton.cdiv(len(x), 4),)](x, out, len(x), BLOCK=4",
+        "1,)](x, out, len(x), BLOCK=triton.next_power_of_2(len(x))",
+    ),
 )
 RIGHT = (
     ("old = tl.atomic_add(out_ptr, part)",),

@@ -90,6 +90,11 @@ WRONG = (
         "return wide[:, :3]",
         "return wide[0]",
     ),
+    (
+        "masked lanes read 0",
+        "    wide = -torch.arange(1.0, 16.0, device=device.DEVICE).view(3, 5)",
+        "    wide = -torch.arange(1.0, 16.0, device=device.DEVICE).view(3, 5)\n    wide[:, :3] += 100",
+    ),
 )
 RIGHT = (
     ("return (-1.0 - torch.arange(12.0, device=device.DEVICE).view(2, 6))[:, 1:4]",),

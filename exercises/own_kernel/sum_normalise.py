@@ -105,6 +105,7 @@ WRONG = (
         "/ total",
         "/ tl.sum(x, axis=0)",
     ),
+    ("tiny numbers in x", "x / total", "x / tl.maximum(total, 1e-6)"),
 )
 RIGHT = (
     (

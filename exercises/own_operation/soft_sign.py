@@ -90,4 +90,24 @@ RIGHT = (
         "dy * rest * rest",
         "dy * (rest * rest)",
     ),
+    (
+        "    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    mask = offsets < n\n"
+        "    dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)\n"
+        "    y = tl.load(y_ptr + offsets, mask=mask, other=0.0).to(tl.float32)\n"
+        "    rest = 1.0 - tl.abs(y)\n"
+        "    tl.store(dx_ptr + offsets, dy * rest * rest, mask=mask)",
+        "    step = tl.num_programs(0) * BLOCK\n"
+        "    for start in range(tl.program_id(0) * BLOCK, n, step):\n"
+        "        places = start + tl.arange(0, BLOCK)\n"
+        "        inside = places < n\n"
+        "        y = tl.load(y_ptr + places, mask=inside).to(tl.float32)\n"
+        "        factor = tl.where(y < 0, 1.0 + y, 1.0 - y)\n"
+        "        tl.store(dx_ptr + places, tl.load(dy_ptr + places, mask=inside).to(tl.float32) * "
+        "(factor * factor), mask=inside)",
+        "BLOCK=64",
+        "BLOCK=32",
+        "triton.cdiv(y.numel(), BLOCK)",
+        "2",
+    ),
 )

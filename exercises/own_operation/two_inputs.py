@@ -125,6 +125,7 @@ WRONG = (
         "ctx.save_for_backward(a, b)\n        return gate_forward(a, b)",
         "y = gate_forward(a, b)\n        ctx.save_for_backward(a, y)\n        return y",
     ),
+    ("save_for_backward", "save_for_backward(a, b)", "a, ctx.b = a, b", "saved_tensors", "a, ctx.b"),
 )
 RIGHT = (
     (

@@ -89,6 +89,7 @@ WRONG = (
         "tl.cumsum(x, axis=0), mask",
         "tl.cumsum(x, axis=0) - x, mask",
     ),
+    ("large number", "cumsum(x, axis=", "minimum(tl.cumsum(x, axis=0), 1000."),
 )
 RIGHT = (
     (

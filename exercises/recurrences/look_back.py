@@ -64,6 +64,11 @@ WRONG = (
     ("one token: out[0] is", "seen = t - j"),
     ("one token: out[0] is", "seen = t + j - 1"),
     ("4 tokens: out[", "seen = t - 2 * (2 - j)"),
+    (
+        "should be",
+        "load(x_ptr + seen, mask=(seen >= 0) & (seen < n), other=0.0",
+        "abs(tl.load(x_ptr + seen, mask=(seen >= 0) & (seen < n), other=0.0)",
+    ),
 )
 RIGHT = (
     ("seen = t + j - 2",),

@@ -92,6 +92,7 @@ WRONG = (
         "tl.where(begins_b > 0, sum_b, sum_a + sum_b)",
         "tl.where(begins_b > 0, sum_b, sum_b)",
     ),
+    ("tl.where", "begins_b > 0", "begins_b"),
 )
 RIGHT = (
     ("return tl.maximum(begins_a, begins_b), tl.where(begins_b == 0, sum_a + sum_b, sum_b)",),

@@ -87,6 +87,7 @@ WRONG = (
         "5 tokens, gates of -40.625: left[",
         "left = tl.where(earlier, tl.exp(G)[:, None] / tl.exp(G)[None, :], 0.0)",
     ),
+    ("gates of -300.5", "    G = tl.cumsum(g, 0)", "    G = tl.maximum(tl.cumsum(g, 0), -600.0)"),
 )
 RIGHT = (
     ("left = tl.where(earlier, tl.exp(tl.minimum(G[:, None] - G[None, :], 0.0)), 0.0)",),

@@ -92,6 +92,7 @@ WRONG = (
         "acc += tl.sum(x, axis=0)",
         "acc = tl.sum(x, axis=0) + acc * 0",
     ),
+    ("NaN in x", "tl.sum(x", "tl.sum(tl.where(x == x, x, 0.0)"),
 )
 RIGHT = (
     (

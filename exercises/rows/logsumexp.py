@@ -103,6 +103,7 @@ WRONG = (
         "largest + tl.log",
         "tl.log",
     ),
+    ("NaN in x", "tl.exp(x", "tl.exp(tl.where(x == x, x, -float('inf'))"),
 )
 RIGHT = (
     (

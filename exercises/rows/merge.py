@@ -103,6 +103,11 @@ WRONG = (
         "        return largest, 0.0\n",
         "",
     ),
+    (
+        "merge(",
+        "max_a - largest) + sum_b * math.exp(max_b - largest",
+        "max(max_a - largest, -19.0)) + sum_b * math.exp(max(max_b - largest, -19.0)",
+    ),
 )
 RIGHT = (
     (

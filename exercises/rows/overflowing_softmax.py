@@ -75,6 +75,11 @@ WRONG = (
         "small scores: y[0, 0] is",
         "e = tl.exp(x / tl.max(x, axis=0))",
     ),
+    (
+        "NaN in x",
+        "    e = tl.exp(x - tl.max(x, axis=0))",
+        "    e = tl.exp(x - tl.max(x, axis=0))\n    e = tl.where(e == e, e, 0.0)",
+    ),
 )
 RIGHT = (
     ("largest = tl.max(x, axis=0)\ne = tl.exp(x - largest)",),

@@ -80,6 +80,15 @@ WRONG = (
     ("5, 7, 7, 7; k = 2: out[", "i[None, :] < i[:, None]", "i[None, :] > i[:, None]"),
     ("3, 1, 4, 2; k = 2: out[", "i[None, :] < i[:, None]", "i[None, :] <= i[:, None]"),
     ("3, 1, 4, 2; k = 2: out[", "before = x[None, :] >= x[:, None]"),
+    ("k = 0", "axis=1) < k", "axis=1) < tl.maximum(k, 1)"),
+    (
+        "differ in their last bit",
+        "    before = x[None, :] > x[:, None]\n"
+        "    before = before | ((x[None, :] == x[:, None]) & (i[None, :] < i[:, None]))",
+        "    before = x[None, :] > x[:, None] + 1e-4\n"
+        "    before = before | ((tl.abs(x[None, :] - x[:, None]) <= 1e-4) & (i[None, :] < i[:, "
+        "None])) | ((x[None, :] == x[:, None]) & (i[None, :] < i[:, None]))",
+    ),
 )
 RIGHT = (
     ("before = tl.where(x[None, :] == x[:, None], i[None, :] < i[:, None], before)",),

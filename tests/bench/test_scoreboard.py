@@ -3,17 +3,19 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from academy.compiler import stand_in
 from academy.judge import subject
-from benchmarks import peers, scoreboard
+from benchmarks import corpus, peers, scoreboard
 from tests.judge.test_faults import KERNELS
 
 ROWS = (KERNELS / "rows.py").read_text("utf-8")
 CASES = scoreboard.cases()
+KERNEL = corpus.Row("kernel.py", "a name", "own", "judge", "faulty", "", "", "")
 #: Those whose rule stands here, and needs no checkout.
 HERE = ["torch.testing.assert_close, one shape", "FlashAttention, test style"]
 
@@ -56,8 +58,8 @@ def test_only_those_with_odd_sizes_see_a_tail(tmp_path):
 
 def test_a_crash_counts_as_found_and_no_verdict_does_not(monkeypatch, tmp_path):
     (tmp_path / "kernel.py").write_text(ROWS.replace("softmax_kernel[", "no_such_kernel["))
-    case = scoreboard.Case(tmp_path / "kernel.py", "a name", "own", True, "")
-    ((name, (word, said, _)),) = scoreboard.by_others((case, HERE[:1]))
+    monkeypatch.setattr(corpus, "CORPUS", tmp_path)
+    ((name, (word, said, _)),) = scoreboard.by_others((KERNEL, HERE[:1]))
     assert (name, word) == (HERE[0], "found") and "NameError" in said
 
     def none(one):
@@ -65,19 +67,18 @@ def test_a_crash_counts_as_found_and_no_verdict_does_not(monkeypatch, tmp_path):
 
     monkeypatch.setitem(scoreboard.OTHERS, "it", peers.Judge("it", none, False, "1"))
     (tmp_path / "kernel.py").write_text(ROWS)
-    assert [(word, said) for _, (word, said, _) in scoreboard.by_others((case, ["it"]))] == [("none", "too large")]
+    assert [(word, said) for _, (word, said, _) in scoreboard.by_others((KERNEL, ["it"]))] == [("none", "too large")]
 
 
 def test_who_dies_is_one_and_the_others_go_on(monkeypatch, tmp_path):
     import os
 
-    monkeypatch.setattr(scoreboard, "CORPUS", tmp_path)
+    monkeypatch.setattr(corpus, "CORPUS", tmp_path)
     (tmp_path / "kernel.py").write_text(ROWS)
-    case = scoreboard.Case(tmp_path / "kernel.py", "a name", "own", True, "")
     for name, ask in {"one": lambda _: None, "two": lambda _: os._exit(3), "three": lambda _: None}.items():
         monkeypatch.setitem(scoreboard.OTHERS, name, peers.Judge(name, ask, False, "1"))
     monkeypatch.setattr(scoreboard.process, "context", lambda: __import__("multiprocessing").get_context("fork"))
-    found = list(scoreboard.judged([case], ["one", "two", "three"], {"kernel.py": {}}, float("inf")))
+    found = list(scoreboard.judged([KERNEL], ["one", "two", "three"], {"kernel.py": {}}, float("inf")))
     assert [(name, word) for _, name, (word, *_) in found] == [("one", "passed"), ("two", "found"), ("three", "passed")]
     assert "exit status 3" in found[1][2][1]
 
@@ -125,17 +126,15 @@ def test_a_fault_is_tried_with_what_finds_most_first(monkeypatch):
         return subprocess.CompletedProcess(command, len(asked) == 2, WRONG if len(asked) == 2 else RIGHT, "")
 
     monkeypatch.setattr(scoreboard.subprocess, "run", run)
-    file = scoreboard.CORPUS / "kl_of_zero.py"
-    assert scoreboard.by_ours(scoreboard.Case(file, "", "", True, ""))[0] == "found" and len(asked) == 2
+    case = replace(KERNEL, name="kl_of_zero.py")
+    assert scoreboard.by_ours(case)[0] == "found" and len(asked) == 2
     from academy.judge.trials import ON_A_CARD, USUAL
 
     assert sorted(",".join(asked).split(",")) == sorted(set(USUAL) - set(ON_A_CARD))
     asked.clear()
-    assert scoreboard.by_ours(scoreboard.Case(file, "", "", True, "values"))[0] == "passed" and asked == ["values"]
+    assert scoreboard.by_ours(replace(case, tool="judge --only values"))[0] == "passed" and asked == ["values"]
     asked.clear()
-    assert scoreboard.by_ours(scoreboard.Case(file, "", "", False, ""))[0] == "passed" and asked == [
-        ",".join(scoreboard.FIRST)
-    ]
+    assert scoreboard.by_ours(replace(case, expected="right"))[0] == "passed" and asked == [",".join(scoreboard.FIRST)]
 
 
 def rows(**words):
@@ -146,14 +145,13 @@ def test_the_table_counts_what_was_judged(monkeypatch):
     for name, gradients in (("blind", False), ("seeing", True)):
         monkeypatch.setitem(scoreboard.OTHERS, name, peers.Judge(name, None, gradients, "7"))
     monkeypatch.setattr(scoreboard, "NAMES", (scoreboard.OURS, "blind", "seeing", "nobody"))
-    a, b, c = (
-        scoreboard.Case(scoreboard.CORPUS / name, "k|d", "", name != "c.py", "") for name in ("a.py", "b.py", "c.py")
-    )
+    a, b, c = (replace(KERNEL, name=name, kind="k|d") for name in ("kl_of_zero.py", "topk_ties_16_bits.py", "c.py"))
+    c = replace(c, expected="right")
     ours = {scoreboard.OURS: dict(verdict="found", message="the gradient of x[0] is 1", seconds=4.0)}
     judged = {
-        "a.py": ours | rows(blind="passed", seeing="none"),
-        "b.py": rows(blind="found", seeing="found"),
-        "c.py": rows(blind="found", seeing="passed"),
+        a.name: ours | rows(blind="passed", seeing="none"),
+        b.name: rows(blind="found", seeing="found"),
+        c.name: rows(blind="found", seeing="passed"),
     }
     found = scoreboard.counted(judged, [a, b, c])
     usual = dict(version="7", faults=2, found=1, right=1, seconds=2.0)
@@ -166,7 +164,8 @@ def test_the_table_counts_what_was_judged(monkeypatch):
     assert "| blind | 7 | **1 of 2** (50%); 1 are in gradients | 1 of 1 |  | 2.0 |" in text and "nobody" not in text
     assert f"| {scoreboard.OURS} | this repository | **1 of 1** (100%) | not counted |" in text
     every = scoreboard.every(judged, [a, b, c], faulty=True)
-    assert "| [a](../../tests/corpus/a.py) | k\\|d | ● | ○ | · |  |" in every and "[c]" not in every
+    assert "| [kl_of_zero](../../tests/corpus/kl_of_zero.py) | k\\|d | ● | ○ | · |  |" in every
+    assert "| [topk_ties_16_bits](../../tests/corpus/edits.toml) | k" in every and "[c]" not in every
 
 
 def test_what_is_kept_is_of_this_corpus():

@@ -10,9 +10,8 @@
 - `card`: why it is left out where kernels are compiled for a GPU; `nightly`: why it isn't tried in `make test`.
 """
 
-import csv
+import difflib
 import re
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
@@ -20,57 +19,29 @@ import triton
 
 from academy.runtime import device
 from academy import cli
+from benchmarks import corpus
 
-CORPUS = Path(__file__).resolve().parents[1] / "corpus"
-TOOLS = ("judge", "trace", "compile", "simulate", "exercise check")
+TOOLS = ("judge", "trace", "compile", "simulate")
 #: The exit status of a tool.
 STATUS = {"faulty": 1, "right": 0, "missed": 1, "blamed": 0}
 #: A line of the file, a line that a message mentions, or an element; of a result that is one number, the result.
 PLACE = re.compile(r"\.py:\d+|\bline \d+|\[\d+(, \d+)*\]|\bout is \S+, should be ")
 
 
-@dataclass(frozen=True)
-class Row:
-    path: Path
-    kind: str
-    source: str
-    tool: str
-    expected: str
-    line: str
-    card: str
-    nightly: str
-
-    def __str__(self) -> str:
-        return f"{self.path.relative_to(CORPUS).with_suffix('')} {self.tool}"
-
-    def names(self, said: str) -> bool:
-        if not self.line:
-            return PLACE.search(said) is not None
-        if self.line.isdecimal():
-            return re.search(rf"{re.escape(self.path.name)}:{self.line}\b|\bline {self.line}\b", said) is not None
-        return self.line in said
+def names_it(row: corpus.Row, said: str) -> bool:
+    if not row.line:
+        return PLACE.search(said) is not None
+    if row.line.isdecimal():
+        return re.search(rf"{re.escape(Path(row.name).name)}:{row.line}\b|\bline {row.line}\b", said) is not None
+    return row.line in said
 
 
-def rows() -> list[Row]:
-    found = []
-    for manifest in sorted(CORPUS.rglob("manifest.tsv")):
-        with manifest.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-                row = row if "nightly" in row else row | OUTSIDE
-                found.append(Row(manifest.parent / row["file"], **{name: row[name] or "" for name in COLUMNS}))
-    return found
-
-
-#: Of a manifest without these columns: kernels that were written and listed before a tool had seen them. Its lines say
-#: where the mistake is, whichever element shows it.
-OUTSIDE = {"line": "", "card": "", "nightly": "every trial of many kernels"}
 #: Triton 3.9 has none any more.
 BLOCK_POINTERS = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
-COLUMNS = [field.name for field in fields(Row)][1:]
-ROWS = rows()
+ROWS = corpus.rows()
 
 
-def case(row: Row):
+def case(row: corpus.Row):
     marks = [pytest.mark.nightly, pytest.mark.timeout(3600)] if row.nightly else []  # every trial, and mutants
     if not device.INTERPRET and row.card:
         marks.append(pytest.mark.skip(reason=row.card))
@@ -86,16 +57,47 @@ def test_it_is_told_what_it_is(row, capfd):
     status = cli.main([*row.tool.split(), str(row.path)])
     said = "".join(capfd.readouterr())
     assert status == STATUS[row.expected], said
-    assert status == 0 or row.names(said), said
+    assert status == 0 or names_it(row, said), said
 
 
 def test_every_file_has_its_row():
     """Those that others import begin with `helper`."""
-    files = {path for path in CORPUS.rglob("*.py") if not path.name.startswith("helper")}
-    assert {row.path for row in ROWS} == files
+    assert {row.name for row in ROWS} == corpus.files()
     assert len({str(row) for row in ROWS}) == len(ROWS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_its_row_is_whole(row):
     assert row.tool.startswith(TOOLS) and row.expected in STATUS and row.kind and row.source
+
+
+def test_an_edit_is_of_a_whole_file_and_shorter_than_the_rest():
+    for name in corpus.files():
+        whole = corpus.shown(name)
+        if whole.name == "edits.toml":
+            lines, of = corpus.path(name).read_text("utf-8").splitlines(), corpus._edits(whole)[Path(name).name]["of"]
+            before = whole.with_name(of).read_text("utf-8").splitlines()
+            assert difflib.SequenceMatcher(None, before, lines, autojunk=False).ratio() > 0.7, name
+            assert lines != before, name
+
+
+def test_an_edit_is_written_out_with_its_helpers_and_must_fit(monkeypatch, tmp_path):
+    monkeypatch.setattr(corpus, "CORPUS", tmp_path / "corpus")
+    monkeypatch.setattr(corpus, "MADE", tmp_path / "made")
+    (folder := tmp_path / "corpus/last").mkdir(parents=True)
+    (folder / "helper_signs.py").write_text("minus = -1\n")
+    (folder / "add.py").write_text("a + b + b\n")
+    edits = folder / "edits.toml"
+    edits.write_text("['subtract.py']\nof = 'add.py'\nedits = [['+ b', '- b'], ['a ', 'a + 0 ']]\n")
+    assert corpus.files() == {"last/add.py", "last/subtract.py"}
+    assert corpus.shown("last/add.py") == corpus.path("last/add.py") == folder / "add.py"
+    assert corpus.shown("last/subtract.py") == edits
+    for text, expected in (("a + b + b\n", "a + 0 - b - b\n"), ("a + b\n", "a + 0 - b\n")):
+        (folder / "add.py").write_text(text)
+        made = corpus.path("last/subtract.py")
+        assert made.read_text() == expected and (made.parent / "helper_signs.py").read_text() == "minus = -1\n"
+    (folder / "add.py").write_text("a\n")
+    with pytest.raises(ValueError, match=r"subtract\.py: add\.py has no '\+ b'"):
+        corpus.path("last/subtract.py")
+    with pytest.raises(KeyError, match="neither"):
+        corpus.path("last/neither.py")

@@ -12,6 +12,7 @@ from academy.judge.mutants import Mutant
 from academy.judge.session import File, Given, Session
 from academy.judge.trials import Plan, Trial
 from academy.judge.trying import attempt
+from benchmarks import corpus
 from tests.judge.test_faults import KERNELS, judged
 from tests.kernels.harness import ROOT
 
@@ -336,7 +337,8 @@ VERDICTS = {
 @pytest.mark.parametrize("name", VERDICTS)
 @pytest.mark.parametrize("seeds", [2, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
 def test_a_verdict_does_not_depend_on_the_seed(name, seeds):
-    (made,) = File(ROOT / f"tests/{name}.py").load()
+    folder, _, rest = f"{name}.py".partition("/")
+    (made,) = File(corpus.path(rest) if folder == "corpus" else ROOT / f"tests/judge/{rest}").load()
     groups = ["layouts", "values", "magnitudes", "dtypes"]
     trials = [each for each in Plan(made).trials(groups) if "long" not in each.name and each.how == "compare"]
     for seed in range(seeds):
