@@ -36,6 +36,15 @@ import triton.language as tl
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.logits import items, loss_contract, scale_and_cap
 from annotated_examples.common.opaque_loss import opaque_loss
+from annotated_examples.common.vocabulary import (
+    add_gradients,
+    empty_gradients,
+    finished,
+    matrix_of,
+    part_of,
+    product_into,
+    projection_contract,
+)
 
 
 # ## Reference
@@ -203,17 +212,6 @@ def linear_cross_entropy_backward_kernel(
 # They are PyTorch's, that is, cuBLAS's. [The road to a fast matrix product](../tutorials/matmul_blocked.py) explains
 # how such a kernel is written; here the products are just the steps between the kernels.
 #
-# `out` may be float32 where the factors have 16 bits. On a GPU the library adds up in float32 anyway, and only leaves
-# out the rounding. On the CPU, PyTorch has no such product, so the factors become float32 first: the same numbers.
-def product_into(out, a, b, *, add=False):
-    """`out = a @ b`, or with `add` `out += a @ b`, summed in float32."""
-    if out.dtype == a.dtype:
-        out.addmm_(a, b, beta=int(add))
-    elif a.is_cuda:
-        torch.addmm(out, a, b, out_dtype=out.dtype, beta=int(add), out=out)
-    else:
-        out.addmm_(a.float(), b.float(), beta=int(add))
-    return out
 
 
 # ## Launchers
@@ -239,15 +237,6 @@ def differentiate_piece_(logits, bias, labels, n_items, state, start, vocab, opt
 # The state of every row: its loss, largest logit, sum and label's logit. The first piece writes it.
 def empty_state(rows, on):
     return torch.empty(4, rows, dtype=torch.float32, device=on).unbind()
-
-
-def matrix_of(x):
-    """All leading dimensions become one."""
-    return x.reshape(x.shape[:-1].numel(), x.shape[-1])
-
-
-def part_of(bias, start, end):
-    return None if bias is None else bias[start:end].contiguous()
 
 
 # The logits of one piece at a time: `COLUMNS` of them, 0.13 GB for 8192 rows.
@@ -298,51 +287,9 @@ def linear_cross_entropy_backward(
     return finished(gradients, x)
 
 
-# The gradient of `x` is the sum over the pieces, so it is float32 until the last one. Without rows or without a
-# vocabulary there is no piece, and the gradients are zeros.
-def empty_gradients(rows, weight, bias, needs):
-    make = torch.empty if len(rows) and len(weight) else torch.zeros
-    dx = make(rows.shape, dtype=torch.float32, device=rows.device) if needs[0] else None
-    dweight = make(weight.shape, dtype=weight.dtype, device=rows.device) if needs[1] else None
-    dbias = make(bias.shape, dtype=bias.dtype, device=rows.device) if bias is not None and needs[2] else None
-    return dx, dweight, dbias
-
-
-def add_gradients(gradients, g, rows, part, start, first):
-    dx, dweight, dbias = gradients
-    end = start + len(part)
-    if dx is not None:
-        product_into(dx, g, part, add=not first)
-    if dweight is not None:
-        product_into(dweight[start:end], g.T, rows)
-    if dbias is not None:
-        dbias[start:end] = g.sum(0, dtype=torch.float32)
-
-
-def finished(gradients, x):
-    dx, dweight, dbias = gradients
-    return None if dx is None else dx.to(x.dtype).view(x.shape), dweight, dbias
-
-
 # ## Arguments
 def contract(x, weight, labels, bias, logit_softcapping, logit_scaling, n_items, ignore_index):
-    checks.tensors(x=x, weight=weight, labels=labels)
-    checks.optional_tensors(bias=bias)
-    checks.dtypes(x=x)
-    checks.dtypes({x.dtype: None, torch.float32: None}, weight=weight, bias=bias)
-    checks.dimensions("x", x, range(1, 65), "the last one is hidden")
-    checks.dimensions("weight", weight, 2, "vocab, hidden")
-    if weight.shape[1] != x.shape[-1]:
-        raise ValueError(
-            f"weight must have as many columns as x, {x.shape[-1]}, "
-            f"got shapes {tuple(weight.shape)} and {tuple(x.shape)}"
-        )
-    checks.shape("bias", bias, weight.shape[:1], "one for each row of weight")
-    for name, value in dict(weight=weight, bias=bias).items():
-        if value is not None and value.device != x.device:
-            raise ValueError(f"{name} must be on the device of x, {x.device}, got {value.device}")
-    if len(weight) == 0 and labels.numel():
-        raise ValueError(f"weight must have at least one row, got shape {tuple(weight.shape)}")
+    projection_contract(x, weight, bias, labels=labels)
     options = logit_softcapping, logit_scaling, n_items, ignore_index
     loss_contract("x", x, labels, len(weight), *options)
 

@@ -1,8 +1,9 @@
 r"""
 # Logits, labels and options
 
-What cross entropy and its fusion with the last projection have in common: how logits are scaled and capped, what the
-sum over the rows is divided by, and the checks of labels and options.
+What the losses over a vocabulary and the log-probabilities of its tokens have in common: how logits are scaled and
+capped, the sums over a row that are kept from block to block, what a loss is divided by, and the checks of labels and
+options.
 """
 
 from academy.runtime import autograd, checks  # before anything imports triton
@@ -42,6 +43,31 @@ def scale_and_cap(x, scaling: tl.constexpr, softcap: tl.constexpr):
         x = softcap * tanh
         slope = slope * (1.0 - tanh * tanh)
     return x, slope
+
+
+# ## The sums of a row, so far
+#
+# The entropy of a row needs its largest logit $m$, the sum of $e^{z - m}$, and the sum of $(z - m) \, e^{z - m}$. All
+# are relative to the largest logit *so far*. When a block brings a larger one, two things happen to the second sum:
+# everything is scaled down, and every term's first factor moves by the same amount.
+@triton.jit
+def rebase(row_sum, weighted, shift):
+    # From relative to `m` to relative to `m - shift`; `shift` is negative or zero. A sum of zero has nothing to move:
+    # its `shift` may be as low as a number can be.
+    factor = tl.exp(shift)
+    return row_sum * factor, tl.where(row_sum > 0.0, (weighted + shift * row_sum) * factor, weighted * factor)
+
+
+# `z` is the next block of the row, −∞ in lanes that are no part of it.
+@triton.jit
+def add_moments(z, row_max, row_sum, weighted):
+    new_max = tl.maximum(row_max, tl.max(z, axis=0))
+    row_sum, weighted = rebase(row_sum, weighted, row_max - new_max)
+    e = tl.exp(z - new_max)
+    row_sum += tl.sum(e, axis=0)
+    # Zero times −∞ would be NaN.
+    weighted += tl.sum(tl.where(e > 0.0, (z - new_max) * e, e), axis=0)
+    return new_max, row_sum, weighted
 
 
 # ## The number of items
@@ -88,31 +114,37 @@ def items(n_items, labels, ignore_index):
 # Everything that can be checked without looking at values is checked before anything is launched. Labels are values:
 # looking at them means waiting for the GPU. So that check runs on the CPU, and on a GPU on request.
 #
-# `x` is the tensor whose rows the labels belong to, and `name` is what the caller calls it.
-def loss_contract(name, x, labels, vocab, logit_softcapping, logit_scaling, n_items, ignore_index):
-    checks.dtypes(INTEGERS, labels=labels)
-    checks.shape("labels", labels, x.shape[:-1], f"one label for each row of {name}")
+# `x` is the tensor whose rows the labels belong to, and `name` is what the caller calls it. The labels come under the
+# caller's name for them, too: `labels=labels`, `tokens=tokens`.
+def labels_contract(name, x, vocab, ignore_index, **named):
+    ((what, labels),) = named.items()
+    checks.dtypes(INTEGERS, **named)
+    checks.shape(what, labels, x.shape[:-1], f"one for each row of {name}")
     checks.programs(name, "classes", vocab, 4096)
     if labels.device != x.device:
-        raise ValueError(f"labels must be on the device of {name}, {x.device}, got {labels.device}")
+        raise ValueError(f"{what} must be on the device of {name}, {x.device}, got {labels.device}")
+    checks.whole_number("ignore_index", ignore_index)
+    if checks.looks_at_values():
+        check_label_range(what, labels, vocab, ignore_index)
+
+
+def loss_contract(name, x, labels, vocab, logit_softcapping, logit_scaling, n_items, ignore_index):
+    labels_contract(name, x, vocab, ignore_index, labels=labels)
     checks.number("logit_softcapping", logit_softcapping, at_least=0)
     checks.number("logit_scaling", logit_scaling, at_least=0)
-    checks.whole_number("ignore_index", ignore_index)
     if isinstance(n_items, torch.Tensor):
         checks.number_tensor("n_items", n_items)
         if autograd.needs_frame(n_items):
             raise ValueError("n_items requires a gradient, but the loss gives it none: pass n_items.detach()")
     elif n_items is not None:
         checks.number("n_items", n_items, at_least=0)
-    if checks.looks_at_values():
-        check_label_range(labels, vocab, ignore_index)
 
 
-def check_label_range(labels, vocab, ignore_index):
+def check_label_range(what, labels, vocab, ignore_index):
     labels = labels.reshape(-1).long()
     wrong = (labels != ignore_index) & ((labels < 0) | (labels >= vocab))
     if wrong.any():
         row = int(wrong.int().argmax())
         raise ValueError(
-            f"labels must be in [0, {vocab}) or ignore_index = {ignore_index}, got {int(labels[row])} in row {row}"
+            f"{what} must be in [0, {vocab}) or ignore_index = {ignore_index}, got {int(labels[row])} in row {row}"
         )

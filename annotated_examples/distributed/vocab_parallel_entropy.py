@@ -26,6 +26,7 @@ import triton.language as tl
 
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.exponential import exp
+from annotated_examples.common.logits import add_moments, rebase
 from annotated_examples.common.ranks import Shard, columns_of_dtensor, even_cuts, gathered, is_dtensor, shard_of
 from annotated_examples.common.rows import as_rows, row_stride
 
@@ -46,16 +47,8 @@ def vocab_parallel_entropy_reference(logits, *, logit_scaling=0.0):
 # [[figure: ranks/row]]
 #
 # The sum of $(z - m) \, e^{z - m}$ is kept relative to the largest logit so far, like the sum of the exponentials. When
-# a chunk brings a larger one, two things happen to it: everything is scaled down, and every term's first factor moves
-# by the same amount. That is the step from $v_r$ to $E$ in [[tag: VP-E]], inside of one rank.
-@triton.jit
-def rebase(row_sum, weighted, shift):
-    # From relative to `m` to relative to `m - shift`; `shift` is negative or zero. A sum of zero has nothing to move:
-    # its `shift` may be as low as a number can be.
-    factor = tl.exp(shift)
-    return row_sum * factor, tl.where(row_sum > 0.0, (weighted + shift * row_sum) * factor, weighted * factor)
-
-
+# a chunk brings a larger one, the sum is scaled down and its terms move: that is the step from $v_r$ to $E$ in
+# [[tag: VP-E]], inside of one rank.
 @triton.jit
 def shard_moments_kernel(
     logits_ptr,  # (M, columns of this rank), rows stride_xm apart
@@ -76,13 +69,7 @@ def shard_moments_kernel(
         if scaling != 0.0:
             z = tl.fma(z, scaling, 0.0)
         z = tl.where(mask, z, -float("inf"))
-        new_max = tl.maximum(row_max, tl.max(z, axis=0))
-        row_sum, weighted = rebase(row_sum, weighted, row_max - new_max)
-        e = tl.exp(z - new_max)
-        row_sum += tl.sum(e, axis=0)
-        # Zero times −∞ would be NaN.
-        weighted += tl.sum(tl.where(e > 0.0, (z - new_max) * e, e), axis=0)
-        row_max = new_max
+        row_max, row_sum, weighted = add_moments(z, row_max, row_sum, weighted)
     # The second row of the example on rank 0: `launch=0, pid=1: row_max = 2`, `launch=0, pid=1: row_sum = 1.1604`.
     tl.store(moments_ptr + row * 3 + 0, row_max)
     tl.store(moments_ptr + row * 3 + 1, row_sum)

@@ -38,22 +38,24 @@ import triton.language as tl
 
 from annotated_examples.classics.linear_cross_entropy import (
     LinearCrossEntropy,
-    add_gradients,
     contract,
     differentiate_piece_,
-    empty_gradients,
     empty_state,
-    finished,
     linear_cross_entropy_reference,
     load_logits,
     loss_with_late_gradients,
-    matrix_of,
-    part_of,
-    product_into,
     store_loss,
 )
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.logits import items
+from annotated_examples.common.vocabulary import (
+    add_gradients,
+    empty_gradients,
+    finished,
+    matrix_of,
+    part_of,
+    product_into,
+)
 from annotated_examples.fast.cross_entropy import (
     cross_entropy_backward,
     cross_entropy_backward_,

@@ -130,6 +130,22 @@ def test_their_texts_can_be_read_at_the_ends_too(browser, address, run):
 # ---------------------------------------------------------------- what they count
 
 
+@pytest.mark.parametrize("tau", [2, 7, 10, 50])
+def test_a_temperature_does_to_a_row_what_the_lesson_computes(tau, run):
+    import torch
+
+    from annotated_examples.classics.token_logprobs import token_logprobs
+
+    facts = pictures.found(ROOT, "logprobs/temperature")["facts"]
+    for token in range(len(facts["row"])):
+        found = run("temperature", facts, tau=tau, token=token)["model"]
+        rows = torch.tensor([facts["row"]], dtype=torch.float32)
+        logprobs, entropies = token_logprobs(rows, torch.tensor([token]), temperature=tau / 10)
+        assert found["logprob"] == pytest.approx(logprobs.item(), abs=1e-5)
+        assert found["entropy"] == pytest.approx(entropies.item(), abs=1e-5)
+        assert found["p"] == pytest.approx(torch.softmax(rows[0] * 10 / tau, 0).tolist(), abs=1e-6)
+
+
 def test_l2_order_counts_what_the_kernel_orders(run):
     from academy.site import l2_picture
     from annotated_examples.tutorials.matmul_grouped import program_order
