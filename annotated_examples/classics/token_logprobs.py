@@ -65,7 +65,8 @@ def token_logprobs_reference(logits, tokens, *, temperature=1.0, ignore_index=-1
 #
 # Of what it has seen of a row, it keeps four numbers: the largest logit, the two sums, and the token's logit. They are
 # the *state* of the row, and it lies in memory. So the row may come in pieces, one launch each, with the state handed
-# on, as [linear cross entropy](linear_cross_entropy.py) makes them. This file has whole rows, one piece each.
+# on. This file has whole rows, one piece each. [The next lesson](linear_token_logprobs.py) makes a piece of the
+# vocabulary, gives it to these two kernels, and makes the next one in the same memory.
 
 
 # A logit over the temperature. `tl.fma(x, s, 0.0)` is a product that is rounded here: fused with the subtraction of the

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from academy.judge import accuracy
+from annotated_examples.common import logits
 from annotated_examples.common import ranks as shared
 from annotated_examples.distributed import vocab_parallel_cross_entropy as lesson
 from annotated_examples.distributed import vocab_parallel_entropy as entropy
@@ -300,13 +301,16 @@ test_entropy = harness.check_test(entropy, ENTROPY_CHECKS)
 
 
 ENTROPY_MUTANTS = [
-    (spread, Mutant("the mean logit doesn't move", "(weighted + shift * row_sum) * factor", "weighted * factor")),
-    (impossible_entries, Mutant("zero times infinity", "tl.where(e > 0.0, (z - new_max) * e, e)", "(z - new_max) * e")),
     (impossible_entries, Mutant("zero times infinity in the gradient", "tl.where(p == 0.0, 0.0, p * (", "tl.where(p < 0.0, 0.0, p * (")),
     (entropy_padded, Mutant("padding has a gradient", "tl.where(offs_n < width, dx, 0.0)", "dx")),
     (entropy_scaled, Mutant("slope forgotten", "slope = scaling", "slope = 1.0")),
 ]  # fmt: skip
+SUM_MUTANTS = [
+    (spread, Mutant("the mean logit doesn't move", "(weighted + shift * row_sum) * factor", "weighted * factor")),
+    (impossible_entries, Mutant("zero times infinity", "tl.where(e > 0.0, (z - new_max) * e, e)", "(z - new_max) * e")),
+]
 test_entropy_mutant = mutant_test(entropy, ENTROPY_MUTANTS)
+test_mutant_of_the_shared_sums = mutant_test(logits, SUM_MUTANTS, within=entropy)
 
 
 # ---------------------------------------------------------------- public functions, on one rank
