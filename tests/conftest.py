@@ -1,7 +1,11 @@
 """What every test shares: where kernels run, and memory that is poisoned before anybody writes to it."""
 
 import gc
+import logging
 import os
+import re
+from collections import Counter
+from pathlib import Path
 
 # Small tiles, and several processes on few cores: NumPy's threads, too, would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -22,8 +26,19 @@ def pytest_report_header(config):
     return f"kernels: {device.describe()}"
 
 
+#: Tests that fork this process a thousand times. They come first: a fork costs the more, the more memory there is.
+FORKING = tuple(f"tests/judge/test_{name}" for name in ("corpus", "faults", "inputs", "configurations", "batch"))
+FORKING += ("tests/exercises/",)
+#: Open files that a process of the tests may come to. It keeps about sixty for good: its own pipes, the cache, the
+#: compiler's process, Python in `tests/python.py`, Chromium. A test that leaves one for each tensor or process is soon
+#: beyond twice that, and a run of all of them at the limit of 1,024 that many systems have.
+MOST_OPEN = 128
+FILES = Path("/proc/self/fd")
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.nodeid.startswith(FORKING))
     with_mutants = set()
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
@@ -55,24 +70,39 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(autouse=True)
-def poisoned_memory():
-    """`torch.empty` returns NaN (integers: the largest), so an element that a kernel forgets to write shows."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+def fresh_start():
+    """`torch.empty` returns NaN (integers: the largest), so an element that a kernel forgets to write shows; and random
+    numbers are the same in every order of the tests. Afterwards few files are open.
+
+    `torch.use_deterministic_algorithms` and, on a CPU, `torch.manual_seed` would import PyTorch's compiler, through
+    which every launch then goes, and take as long as a small test.
+    """
+    torch.set_deterministic_debug_mode("warn")
     torch.utils.deterministic.fill_uninitialized_memory = True
+    torch.default_generator.manual_seed(0) if device.INTERPRET else torch.manual_seed(0)
     yield
-    torch.use_deterministic_algorithms(before[0])
-    torch.utils.deterministic.fill_uninitialized_memory = before[1]
+    if FILES.is_dir() and len(os.listdir(FILES)) > MOST_OPEN:
+        opened = Counter(re.sub(r"\d+", "", os.path.realpath(FILES / number)) for number in os.listdir(FILES))
+        pytest.fail(f"{opened.total()} files are open, most often {opened.most_common(8)}")
 
 
-@pytest.fixture(autouse=True)
-def seed():
-    torch.manual_seed(0)
+@pytest.fixture
+def logged():
+    """The messages of warnings and errors that are logged from now on. (pytest's own fixture comes with a plugin that
+    looks at every logger six times for each test, a third of what a small one takes.)"""
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logging.getLogger().addHandler(handler)
+    yield messages
+    logging.getLogger().removeHandler(handler)
 
 
-@pytest.fixture(autouse=True)
-def returned_memory(request):
-    """Large tensors go back to the card after each test that needs one: tests may run in several processes."""
-    yield
-    if request.node.get_closest_marker("gpu"):
-        torch.cuda.empty_cache()
+if not device.INTERPRET:
+
+    @pytest.fixture(autouse=True)
+    def returned_memory(request):
+        """Large tensors go back to the card after each test that needs one: tests may run in several processes."""
+        yield
+        if request.node.get_closest_marker("gpu"):
+            torch.cuda.empty_cache()

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import markdown
 import pytest
@@ -18,6 +16,7 @@ from academy.book.splitter import split
 from academy.site import generated_pages, kernel_page
 from academy.site.extension import AcademyExtension
 from academy.site.library import Library
+from tests import python
 
 LESSON, DERIVATION, FACTS, PATH = FILES = (
     "annotated_examples/tutorials/vector_sum.py",
@@ -40,7 +39,8 @@ def project(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
     for folder in COPIED:
         shutil.copytree(layout.ROOT / folder, root / folder, ignore=WITHOUT)
-    shutil.copy(layout.ROOT / "pyproject.toml", root)
+    for file in ("pyproject.toml", "tests/python.py"):
+        shutil.copy(layout.ROOT / file, root / file)
     path = root / PATH
     assert BEFORE in path.read_text()
     path.write_text(path.read_text().replace(BEFORE, PLACE + BEFORE))
@@ -56,8 +56,7 @@ def run(project):
     """What a command of Python prints in the copy; it ends with status 0."""
 
     def run(*arguments):
-        command, own = [sys.executable, *arguments], os.environ | {"PYTHONPATH": str(project)}
-        done = subprocess.run(command, cwd=project, env=own, capture_output=True, text=True, timeout=300)
+        done = python.run(arguments, project, os.environ | {"PYTHONPATH": str(project)})
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

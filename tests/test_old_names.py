@@ -8,6 +8,7 @@ import pytest
 
 import academy
 from academy.book.layout import ROOT
+from tests import python
 
 #: Package: its modules.
 NAMES = """
@@ -101,7 +102,7 @@ def test_it_is_in_the_table_because_it_was_there(old):
 
 def test_a_downloaded_file_runs_and_says_once_where_things_are(tmp_path):
     (tmp_path / "mine.py").write_text(DOWNLOADED)
-    done = subprocess.run([sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True)
+    done = python.run(["mine.py"], tmp_path)
     assert done.returncode == 0, done.stderr
     said = [line.partition(": ")[2] for line in done.stderr.split("\n") if "Warning" in line]
     assert said == [

@@ -8,10 +8,8 @@ sides. Views of one storage still share their bytes.
 
 from __future__ import annotations
 
-import mmap
 import os
 
-import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -30,7 +28,7 @@ class NativeMemory(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self._fresh: dict[int, torch.Tensor] = {}  # kept alive, so that no address is used twice
-        self._files: dict[int, int] = {}  # address of a storage -> descriptor of its memory file
+        self._files: dict[int, int] = {}  # address of a storage -> descriptor of its memory file, open during a launch
         self._behind: dict[int, torch.UntypedStorage] = {}  # address of a window -> the storage that it stands for
 
     @classmethod
@@ -65,9 +63,16 @@ class NativeMemory(TorchDispatchMode):
         return placed.set_(mapping, tensor.storage_offset(), tensor.size(), tensor.stride())
 
     def _mapping(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
-        mapping = mmap.mmap(self._files[storage.data_ptr()], storage.nbytes() + 2 * GUARD)
-        content = np.frombuffer(mapping, dtype=np.uint8)[GUARD : GUARD + storage.nbytes()]
+        # PyTorch's mapping needs no open file afterwards. One of Python's keeps a descriptor as long as it lives, and
+        # tensors live until their cycles are collected: a process came to more than a thousand.
+        file = f"/proc/self/fd/{self._files[storage.data_ptr()]}"
+        whole = torch.UntypedStorage.from_file(file, shared=True, nbytes=storage.nbytes() + 2 * GUARD)
+        content = torch.empty(0, dtype=torch.uint8).set_(whole).numpy()[GUARD : GUARD + storage.nbytes()]
         return torch.from_numpy(content).untyped_storage()
+
+    def __exit__(self, *raised):
+        self.launched()  # a kernel that raised an error has not come to it
+        return super().__exit__(*raised)
 
     def give_back(self, placed: torch.Tensor) -> None:
         """What a window holds now, its tensor holds too: for who doesn't copy it himself."""

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from typing import NamedTuple
 
 import pytest
@@ -18,6 +16,7 @@ from academy.compiler import command, launches, machine_code
 from academy.compiler.cards import CARDS
 from academy.compiler.overtaken import overtaken
 from academy.exercises import loop_limit
+from tests import python
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")
 
@@ -369,8 +368,7 @@ flash_attention(q, k, v).sum().backward()
 """)
     path.write_text(f"# {tmp_path}: what was compiled before isn't compiled again\n{path.read_text()}")
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "academy.cli", "compile", str(path)]
-    subprocess.run(command, cwd=layout.ROOT, env=environment, check=True, capture_output=True)
+    python.run(["-m", "academy.cli", "compile", path], layout.ROOT, environment, check=True)
     kernels = {path.stem: path.read_text() for path in tmp_path.glob("cache/*/*.ptx")}
     assert len(kernels) == 6
     for name, text in kernels.items():

@@ -1,7 +1,6 @@
 """Every kernel of every public function compiles for cards of several generations, and fits them; no card is needed."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from academy.compiler.cards import CARDS
 from academy.files import cache, dependencies
 from academy.judge import public
 from academy.traces import store
+from tests import python
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="Triton's compiler isn't installed")
 HERE = Path(__file__).parent
@@ -35,8 +35,7 @@ def compiled(arch: int, *options: str) -> dict:
 
 
 def run(arch: int, *options: str) -> dict:
-    command = [sys.executable, str(HERE / "every_kernel.py"), str(arch), *options]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=3000, env={**os.environ})
+    finished = python.run([HERE / "every_kernel.py", str(arch), *options], timeout=3000)
     assert finished.returncode == 0, finished.stderr[-2000:]
     return json.loads(finished.stdout.splitlines()[-1])
 

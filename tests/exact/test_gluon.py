@@ -8,15 +8,14 @@ import pytest
 from academy.exact import gluon
 from academy.exact import residues as r
 from academy.exact.memory import Memory
-from academy.formulas.comparing import coverage, exactly
-from academy.formulas.project import Project
+from academy.formulas.comparing import exactly
 from academy.gluon import arrays
 from academy.judge.mutants import import_source
+from tests.formulas.project import CASES, PROJECT
 
 pytestmark = pytest.mark.interpreted
 
-PROJECT = Project.here()
-CASES = {str(each): each for found in coverage.declared(PROJECT, PROJECT.pages()[0])[0].values() for each in found}
+CASES = {str(each): each for each in CASES}
 #: A case, a piece of its kernel, and the same with a factor that moves it by less than rounding does.
 FAULTS = {
     "gluon.matmul: one_group_of_warps": ("c_s.store(acc.to(", "c_s.store((acc * 1.0000001).to("),

@@ -1,7 +1,5 @@
 """Case files are read without any kernel: every mistake is a problem at its place."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +8,9 @@ from academy.book import facts
 from academy.formulas import Page, cases
 from academy.formulas.comparing import case_reader, coverage
 from academy.formulas.project import Project
+from tests import python
+from tests.formulas.project import BY_PAGE, FAULTS, PROJECT
 
-PROJECT = Project.here(Path(__file__))
 PAGE = Page(
     "page.md",
     """---
@@ -168,10 +167,8 @@ def test_every_keyword_is_described():
 
 # ---------------------------------------------------------------- the files of this project
 def test_case_files_and_derivations():
-    pages, _ = PROJECT.pages()
-    found, problems = coverage.declared(PROJECT, pages)
-    assert not problems, "\n".join(map(str, problems))
-    assert {path.stem for path in found} == {facts.derivation(path) for path in PROJECT.case_files()}
+    assert not FAULTS, "\n".join(map(str, FAULTS))
+    assert {path.stem for path in BY_PAGE} == {facts.derivation(path) for path in PROJECT.case_files()}
 
 
 def test_a_case_file_without_its_derivation(tmp_path):
@@ -191,6 +188,7 @@ from academy.formulas import cases, reports
 from academy.formulas.comparing import coverage, kernels
 from academy.formulas.mutation import engine
 from academy.formulas.project import Project
+from tests.formulas.project import BY_PAGE, FAULTS, PROJECT
 project = Project.here()
 pages, _ = project.pages()
 found, _ = coverage.declared(project, pages)
@@ -199,4 +197,4 @@ for path in project.case_files():
     assert cases.load(path)
 assert not [name for name in sys.modules if name.startswith("annotated_examples")]
 """
-    subprocess.run([sys.executable, "-c", code], cwd=PROJECT.root, check=True, timeout=120)
+    python.run(["-c", code], PROJECT.root, timeout=120, check=True)

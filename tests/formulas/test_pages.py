@@ -9,14 +9,9 @@ import pytest
 from academy.book import layout, syntax
 from academy.formulas import cases
 from academy.formulas.comparing import coverage, equations, kernels
-from academy.formulas.comparing.coverage import declared
 from academy.formulas.mutation import engine
-from academy.formulas.project import Project
+from tests.formulas.project import CASES, ERRORS, FAULTS, PAGES, PROJECT
 
-PROJECT = Project.here()
-PAGES, ERRORS = PROJECT.pages()
-BY_PAGE, FAULTS = declared(PROJECT, PAGES)
-CASES = [comparison for found in BY_PAGE.values() for comparison in found]
 #: What PyTorch gives for a case, for its other modules.
 MEMO: dict = {}
 

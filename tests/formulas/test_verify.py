@@ -21,9 +21,8 @@ from academy.formulas.project import Project
 from academy.formulas.reading.tree import bound_indices, free_indices
 from academy.judge.process import context as process_context
 from academy.traces import faults as traces
+from tests.formulas.project import PAGES, PROJECT
 
-PROJECT = Project.here(Path(__file__))
-PAGES, _ = PROJECT.pages()
 KINDS = ("sign", "coefficient", "turned fraction", "index", "exponent", "drop term")
 
 

@@ -10,15 +10,12 @@ import pytest
 import torch
 
 from academy.formulas import cases, verify
-from academy.formulas.comparing import both_sides, coverage, decided, exactly
-from academy.formulas.project import Project
+from academy.formulas.comparing import both_sides, decided, exactly
 from academy.formulas.reading.page import Page
+from tests.formulas.project import CASES, PAGES, PROJECT
 
 pytestmark = pytest.mark.interpreted
 
-PROJECT = Project.here()
-PAGES = PROJECT.pages()[0]
-CASES = [comparison for found in coverage.declared(PROJECT, PAGES)[0].values() for comparison in found]
 #: What the formulas of a case give, for its other modules.
 KNOWN: dict = {}
 MOST_LISTED = 30

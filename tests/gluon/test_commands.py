@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ if not device.INTERPRET:
     pytest.skip("the simulator runs where kernels are interpreted", allow_module_level=True)
 
 from academy.gluon import command as simulate
+from tests import python
 
 MINE = Path(__file__).with_name("mine.py")
 
@@ -72,7 +71,6 @@ def test_a_file_that_stops_was_not_simulated(line, said, tmp_path, capsys):
 @pytest.mark.parametrize("fault", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_judge_takes_gluon_files(broken, fault):
     words = [str(broken if fault else MINE), "--only", "sizes", "--mutants", "0"]
-    command = [sys.executable, "-m", "academy.cli", "judge", *words]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    run = python.run(["-m", "academy.cli", "judge", *words], timeout=120)
     assert run.returncode == int(fault), run.stdout
     assert ("MissingFence: missing fence on y_s" in run.stdout) == fault

@@ -1,18 +1,17 @@
 """What pages say about compiled code is counted in code that is compiled for an H200, without one."""
 
 import json
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
+
+from tests import python
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @cache
 def counted() -> dict:
-    script = Path(__file__).with_name("compiled_without_gpu.py")
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    run = python.run([Path(__file__).with_name("compiled_without_gpu.py")])
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout.splitlines()[-1])
 

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import triton
 
 from academy.compiler import available, errors, messages
 from academy.site import error_page
+from tests import python
 from tests.kernels.harness import ROOT
 
 ENTRIES = errors.entries()
@@ -43,8 +42,7 @@ def names(entry):
 
 @cache
 def printed():
-    script = Path(__file__).with_name("printed_errors.py")
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=500)
+    run = python.run([Path(__file__).with_name("printed_errors.py")], timeout=500)
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -82,7 +80,7 @@ def test_a_descriptor_gives_what_the_block_pointer_gave(tmp_path):
         path = tmp_path / "example.py"
         path.write_text(f"{errors.HEAD}{code}\nprint(y.tolist())\n".replace('"cuda"', '"cpu"'))
         environment = {**os.environ, "TRITON_INTERPRET": "1"}
-        run = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, timeout=100)
+        run = python.run([path], env=environment, timeout=100)
         assert run.returncode == 0, run.stderr[-2000:]
         found.append(json.loads(run.stdout)[:60])
     assert found[0] == found[1] == (torch.arange(60.0) * 2).tolist()

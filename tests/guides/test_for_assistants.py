@@ -4,13 +4,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from academy.compiler import available, rules
 from academy.judge import report
+from tests import python
 from tests.kernels.harness import ROOT
 
 PAGE = (ROOT / "docs/guides/for-assistants.md").read_text("utf-8")
@@ -27,9 +26,8 @@ def test_each_command_ends_well(command, tmp_path):
     if not available() and "compile" in arguments:
         pytest.skip("Triton's compiler isn't installed")
     shutil.copy(ROOT / "docs/guides/judged/my_softmax.py", tmp_path)
-    line = [sys.executable, "-m", f"{name}.cli", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+    done = python.run(["-m", f"{name}.cli", *arguments], tmp_path, environment, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     if "report.json" in arguments:
         trials = json.loads((tmp_path / "report.json").read_text("utf-8"))

@@ -2,12 +2,11 @@
 
 import importlib.util
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 
+from tests import python
 from tests.kernels.harness import ROOT
 
 MUSEUM = ROOT / "docs" / "guides" / "museum"
@@ -69,8 +68,7 @@ def test_every_exhibit_can_be_traced():
 )
 def test_the_recorder_names_the_line(name):
     path = f"docs/guides/museum/{name}.py"
-    command = [sys.executable, "-m", "academy.cli", "trace", "--no-compile", path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = python.run(["-m", "academy.cli", "trace", "--no-compile", path], ROOT, timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(TRACED[name], done.stdout + done.stderr), done.stdout + done.stderr
 
@@ -82,8 +80,7 @@ def test_the_lock_is_a_race_only_without_its_barrier(barrier, tmp_path):
     assert text.count("barrier=False") == 1
     path = tmp_path / "lock.py"
     path.write_text(text.replace("barrier=False", f"barrier={barrier}"))
-    command = [sys.executable, "-m", "academy.cli", "trace", "--no-compile", str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = python.run(["-m", "academy.cli", "trace", "--no-compile", path], ROOT, timeout=120)
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == (0 if barrier else 1), said
     guide = (ROOT / "docs/guides/debugging.md").read_text("utf-8")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from academy.runtime import device
+from tests import python
 from tests.kernels.harness import ROOT
 
 GUIDES = ROOT / "docs" / "guides"
@@ -25,8 +26,7 @@ def test_prints_what_the_comments_promise(path, capsys):
         pytest.skip("its pretended clock counts runs, which the GPU's own warm-up would change")
     promised = [found[1] for line in path.read_text("utf-8").splitlines() if (found := EXPECTED.search(line))]
     if "TRITON_INTERPRET" in path.read_text("utf-8"):  # it compiles; here Triton interprets
-        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300, check=True)
-        printed = done.stdout
+        printed = python.run([path], check=True).stdout
     else:
         runpy.run_path(str(path))
         printed = capsys.readouterr().out

@@ -4,8 +4,6 @@ import inspect
 import math
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ import triton
 from academy.book import layout
 from academy.results.figures import passes
 from annotated_examples.recurrences.l2_normalize import l2_normalize
+from tests import python
 from tests.kernels.harness import ROOT
 
 #: What says that the time is that of the bytes. A number that says how near it comes must stand in the same paragraph.
@@ -162,9 +161,7 @@ for place in range(8):
 """
     (tmp_path / "sort.py").write_text(code)
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    run = subprocess.run(
-        [sys.executable, tmp_path / "sort.py"], env=environment, capture_output=True, text=True, timeout=100
-    )
+    run = python.run([tmp_path / "sort.py"], env=environment, timeout=100)
     assert run.returncode == 0, run.stderr[-2000:]
     found = [tuple(map(int, line.split())) for line in run.stdout.splitlines()]
     assert any(nans == 8 for nans, _ in found), "all of them NaN"

@@ -11,8 +11,6 @@ import copy
 import functools
 import inspect
 import io
-import subprocess
-import sys
 import tempfile
 import warnings
 
@@ -22,6 +20,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 from annotated_examples.integrations import huggingface
+from tests import python
 from tests.integrations.models import build, tokens, transformers
 from tests.kernels.harness import DEVICE
 
@@ -681,7 +680,7 @@ assert "fell back" not in huggingface.report(model)
 assert not any(map(huggingface.is_patched, huggingface.unpatch(model).modules()))
 torch.testing.assert_close(model(ids).logits, expected, rtol=1e-4, atol=1e-5)
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    python.run(["-c", code], check=True)
 
 
 def test_unpatching_a_copy_leaves_the_original():

@@ -9,8 +9,6 @@ import contextlib
 import importlib.metadata
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +30,7 @@ from academy.judge.compare import (  # noqa: F401
 from academy.judge.fences import fenced_allocations  # noqa: F401
 from academy.judge.layouts import LAYOUTS, nan_fenced, sliced, strided, transposed  # noqa: F401
 from academy.judge.mutants import Mutant, assert_caught, code_of, import_source, mutated, upon  # noqa: F401
+from tests import python
 
 DEVICE = device.DEVICE
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -99,8 +98,7 @@ def expanded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 def without_gpu(script: str, *arguments: str) -> object:
     """What a script of this folder prints last, read as JSON. In its process kernels are not interpreted."""
-    command = [sys.executable, Path(__file__).with_name(script), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    run = python.run([Path(__file__).with_name(script), *arguments])
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout.splitlines()[-1])
 

@@ -1,9 +1,6 @@
 """The Gluon lessons, in the simulator or on a Hopper GPU: right, hostile inputs, every schedule, every missing wait."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ from annotated_examples.gluon import (
     scaled_matmul,
     tile_copy,
 )  # first: academy.runtime.device comes before triton
+from tests import python
 from tests.kernels import harness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -403,10 +401,7 @@ def test_another_card_is_refused(monkeypatch):
 
 
 def compiled(*words):
-    command = [sys.executable, str(ROOT / "tests/gluon/compiled.py"), *words]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True
-    )
+    done = python.run([ROOT / "tests/gluon/compiled.py", *words], check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     problems = [(entry["kernel"], entry["constants"], entry["problems"]) for entry in found if entry["problems"]]
     assert not problems

@@ -1,8 +1,6 @@
 """The index of `triton.language`: complete, with the page that teaches each name, and true where it can be tried."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ from academy.book.learning_path import LearningPath
 from academy.compiler import cards as compiled_for
 from academy.site import language_index, taught_before_used
 from academy.site.library import Library
+from tests import python
 
 ROOT = taught_before_used.ROOT
 PATH = LearningPath.read(ROOT / "docs").pages
@@ -72,8 +71,7 @@ TRIED = {
 
 def test_dtypes_and_cards_are_as_the_compiler_has_them():
     pytest.importorskip("triton")
-    script = ROOT / "tests/learn/language_without_gpu.py"
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    run = python.run([ROOT / "tests/learn/language_without_gpu.py"])
     assert run.returncode == 0, run.stderr[-2000:]
     found = eval(run.stdout.splitlines()[-1])
     assert found == TRIED

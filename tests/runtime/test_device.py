@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +10,7 @@ import torch
 
 from academy.runtime import device
 from academy import cli
+from tests.python import run
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "annotated_examples" / "tutorials" / "vector_add.py"
@@ -19,10 +18,7 @@ SCRIPT = ROOT / "annotated_examples" / "tutorials" / "vector_add.py"
 
 def python(*arguments, **environment):
     """Run Python in the repository's root with `environment` on top of this one (None removes a variable)."""
-    variables = {k: v for k, v in {**os.environ, **environment}.items() if v is not None}
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=ROOT, env=variables, capture_output=True, text=True
-    )
+    return run(arguments, ROOT, {k: v for k, v in {**os.environ, **environment}.items() if v is not None})
 
 
 #: What another process imports first.

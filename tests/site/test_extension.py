@@ -1,6 +1,5 @@
 """What the Markdown extension makes of directives, and the mistakes that it reports by file and line."""
 
-import logging
 import re
 import subprocess
 import sys
@@ -77,15 +76,14 @@ def project(tmp_path):
 
 
 @pytest.fixture
-def convert(project, caplog):
+def convert(project, logged):
     def run(text: str) -> tuple[str, list[str]]:
-        caplog.clear()
+        logged.clear()
         settings = {"academy.site": {"root": str(project), "repo_url": "https://example.org/repo"}}
         settings["pymdownx.arithmatex"] = {"generic": True}
         extensions = ["toc", "tables", "attr_list", "def_list", "pymdownx.superfences", *settings]
-        with caplog.at_level(logging.WARNING):
-            html = markdown.markdown(text, extensions=extensions, extension_configs=settings)
-        return html, [record.getMessage() for record in caplog.records]
+        html = markdown.markdown(text, extensions=extensions, extension_configs=settings)
+        return html, [*logged]
 
     return run
 

@@ -127,10 +127,10 @@ def test_home_says_for_whom_and_how_long(site):
     assert "def vector_add_kernel(" in copy and "out = x + y" in copy and "Pause" not in copy
 
 
-def test_a_line_that_is_not_there_is_a_mistake(caplog):
+def test_a_line_that_is_not_there_is_a_mistake(logged):
     path = "annotated_examples/tutorials/vector_add.py"
-    made, problems = convert(f"[[live: {path} vector_add_kernel: out = x + y | out = x]]", caplog)
+    made, problems = convert(f"[[live: {path} vector_add_kernel: out = x + y | out = x]]", logged)
     change = int(made.partition('data-change="')[2].partition('"')[0])
     assert (ROOT / path).read_text().split("\n")[change - 1].strip() == "out = x + y" and not problems
-    assert "has the line 'out = x' 0 times" in convert(f"[[live: {path} vector_add_kernel: out = x]]", caplog)[1][0]
-    assert "no.py does not exist" in convert("[[live: no.py f: out = x]]", caplog)[1][-1]
+    assert "has the line 'out = x' 0 times" in convert(f"[[live: {path} vector_add_kernel: out = x]]", logged)[1][0]
+    assert "no.py does not exist" in convert("[[live: no.py f: out = x]]", logged)[1][-1]

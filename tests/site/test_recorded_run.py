@@ -126,14 +126,14 @@ def test_without_javascript_the_run_is_a_table(browser, address):
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def convert(text: str, caplog) -> tuple[str, list[str]]:
+def convert(text: str, logged) -> tuple[str, list[str]]:
     html = markdown.markdown(text, extensions=["academy.site"], extension_configs={"academy.site": {"root": str(ROOT)}})
-    return html, [record.getMessage() for record in caplog.records]
+    return html, [*logged]
 
 
-def test_any_text_can_draw_a_number_from_a_run(caplog):
+def test_any_text_can_draw_a_number_from_a_run(logged):
     html, problems = convert(
-        "It owns `[[x]]` [[run: tutorials/vector_add: vector_add_kernel, pid=2: offsets[:2]]].", caplog
+        "It owns `[[x]]` [[run: tutorials/vector_add: vector_add_kernel, pid=2: offsets[:2]]].", logged
     )
     assert problems == []
     assert '<code class="k-claim">[8, 9]</code>' in html and 'data-run="pid=2&amp;line=' in html
@@ -147,26 +147,26 @@ def test_any_text_can_draw_a_number_from_a_run(caplog):
         ("tutorials/vector_add: vector_add_kernel: nothing", "nothing has no value here"),
     ],
 )
-def test_a_wrong_key_is_a_problem(caplog, key, message):
-    _, problems = convert(f"[[run: {key}]]", caplog)
+def test_a_wrong_key_is_a_problem(logged, key, message):
+    _, problems = convert(f"[[run: {key}]]", logged)
     assert len(problems) == 1 and message in problems[0]
 
 
-def test_a_sentence_counts_which_comparison_sees_changes(caplog):
-    html, problems = convert("Now [[changes: fine]].", caplog)
+def test_a_sentence_counts_which_comparison_sees_changes(logged):
+    html, problems = convert("Now [[changes: fine]].", logged)
     assert not problems and f">{changes.said('fine', ROOT)}</span>." in html
-    _, problems = convert("Now [[changes: bold]].", caplog)
+    _, problems = convert("Now [[changes: bold]].", logged)
     assert len(problems) == 1 and "nothing was counted of 'bold': coarse, fine" in problems[0]
 
 
-def test_without_triton_pages_say_so(monkeypatch, caplog):
+def test_without_triton_pages_say_so(monkeypatch, logged):
     monkeypatch.setattr(project_parts, "find_spec", lambda name: None)
-    html, problems = convert("[[run: tutorials/vector_add: vector_add_kernel, pid=2: n]]", caplog)
+    html, problems = convert("[[run: tutorials/vector_add: vector_add_kernel, pid=2: n]]", logged)
     assert problems == [] and "not recorded here" in html
 
 
-def test_links_into_a_run_lead_to_the_line(caplog):
-    html, _ = convert("[a](#pid=13&line=79&k=1) and [b](#launch=1&whole=9)", caplog)
+def test_links_into_a_run_lead_to_the_line(logged):
+    html, _ = convert("[a](#pid=13&line=79&k=1) and [b](#launch=1&whole=9)", logged)
     assert 'href="#L79"' in html and 'data-run="pid=13&amp;line=79&amp;k=1"' in html
     assert 'href="#EXAMPLE"' in html and 'data-run="launch=1&amp;whole=9"' in html
 

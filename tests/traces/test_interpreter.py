@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from academy import interpreter
 if not device.INTERPRET:
     pytest.skip("compiled kernels don't pass through the interpreter", allow_module_level=True)
 
+from tests import python
 from tests.traces import interpreter_cases
 
 HERE = Path(__file__).parent
@@ -39,8 +38,7 @@ GUARDS = {
 
 @pytest.fixture(scope="module")
 def right_without_repairs() -> dict[str, bool]:
-    command = [sys.executable, str(HERE / "interpreter_cases.py")]
-    finished = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    finished = python.run([HERE / "interpreter_cases.py"], timeout=120, check=True)
     return json.loads(finished.stdout)["right"]
 
 
@@ -64,7 +62,7 @@ assert interpreter._patch_lang.__module__ == "triton.runtime.interpreter"
 print([name for name, case in interpreter_cases.CASES.items() if not case()])
 """
     environment = {**os.environ, "ACADEMY_QUICK": "0"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=ROOT)
+    done = python.run(["-c", code], ROOT, environment)
     assert done.stdout == "[]\n", done.stderr
 
 
@@ -112,9 +110,7 @@ def test_unknown_internals_are_named(monkeypatch):
 def test_triton_imported_for_a_gpu_is_named():
     code = "import triton; from academy import interpreter; interpreter.install()"
     environment = {**os.environ, "TRITON_INTERPRET": "0"}
-    finished = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=HERE.parents[1]
-    )
+    finished = python.run(["-c", code], HERE.parents[1], environment)
     assert "triton was imported without TRITON_INTERPRET=1" in finished.stderr
 
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ if not device.INTERPRET:
 
 from academy.traces.recorder import Recorder
 from academy.traces.watched_memory import WatchedMemory
+from tests import python
 from tests.traces import language_cases
 
 
@@ -22,11 +21,8 @@ from tests.traces import language_cases
 def plainly() -> dict[str, list | str]:
     """By case: what Triton gives."""
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", language_cases.__name__]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    finished = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=120, env=environment, cwd=root
-    )
+    finished = python.run(["-m", language_cases.__name__], root, environment, timeout=120, check=True)
     return json.loads(finished.stdout)
 
 

@@ -1,0 +1,81 @@
+"""`run`: Python in a process of its own, like `subprocess.run([sys.executable, …])`, with PyTorch imported already.
+
+Importing it takes a second and a half, and about a hundred processes of these tests do little else. They are forks of
+one that has imported PyTorch, and nothing of this project nor of Triton. What is about how a process starts or is
+stopped starts one itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+#: Reads jobs, answers with the exit status of each. A fork leaves the loop, does its job, and ends as any Python does.
+_SERVER = """
+import json, os, runpy, sys, types
+import torch
+for line in sys.stdin:
+    job = json.loads(line)
+    if not (child := os.fork()):
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+for number, name in enumerate([os.devnull, job["out"], job["err"]]):
+    os.dup2(os.open(name, os.O_RDWR), number)
+os.environ.clear(), os.environ.update(job["env"]), os.chdir(job["cwd"])
+first, *others = job["arguments"]
+folder = {"-c": "", "-m": os.getcwd()}.get(first, os.path.dirname(os.path.realpath(first)))
+sys.path[:1] = [folder, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+sys.argv = ["-c", *others[1:]] if first == "-c" else others if first == "-m" else [first, *others]
+if first == "-c":
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(compile(others[0], "<string>", "exec"), vars(sys.modules["__main__"]))
+elif first == "-m":
+    runpy.run_module(others[0], run_name="__main__", alter_sys=True)
+else:
+    runpy.run_path(first, run_name="__main__")
+"""
+_server: subprocess.Popen | None = None
+
+
+def run(
+    arguments: Sequence[str | Path],
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 300,
+    check: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """`python arguments`, which are a script, `-m` and a module, or `-c` and a text, and what comes after it.
+
+    Raises:
+        subprocess.TimeoutExpired, CalledProcessError: as `subprocess.run`.
+    """
+    global _server
+    if _server is None or _server.poll() is not None:
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
+        pipes: dict = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        _server = subprocess.Popen([sys.executable, "-c", _SERVER], env=own, text=True, **pipes)
+    assert _server.stdin and _server.stdout
+    arguments = [str(each) for each in arguments]
+    with tempfile.NamedTemporaryFile("r") as out, tempfile.NamedTemporaryFile("r") as err:
+        job = dict(arguments=arguments, env=dict(os.environ if env is None else env), out=out.name, err=err.name)
+        _server.stdin.write(json.dumps(job | {"cwd": str(cwd or Path.cwd())}) + "\n")
+        _server.stdin.flush()
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(_server.stdout, selectors.EVENT_READ)
+            if not waiting.select(timeout):
+                os.killpg(_server.pid, signal.SIGKILL)
+                _server.communicate()
+                raise subprocess.TimeoutExpired(arguments, timeout, out.read(), err.read())
+        done = subprocess.CompletedProcess(arguments, int(_server.stdout.readline()), out.read(), err.read())
+    if check:
+        done.check_returncode()
+    return done
