@@ -110,7 +110,7 @@ def shard_statistics_kernel(
     x_label = tl.load(x_ptr + label, mask=here, other=0.0)
 
     # Columns in chunks, relative to the largest logit so far. A rank without columns keeps the lowest finite number:
-    # with −∞ the merge would compute −∞ − (−∞), which is NaN.
+    # with −∞ the merge would multiply its part of the target, 0, by an infinite distance, which is NaN.
     row_max = LOWEST
     row_sum = 0.0
     total = 0.0
@@ -289,9 +289,9 @@ def shard_backward(
 
 # ## Joining autograd
 #
-# The function's result is one loss for each row; PyTorch takes the mean. (A plain `torch.distributed.all_reduce` inside
-# of a loss that autograd should differentiate would be wrong in silence: it has no backward pass, so the ranks that
-# don't have the label get no gradient.)
+# The function's result is one loss for each row; PyTorch takes the mean. (A plain `torch.distributed.all_reduce` would
+# be right by luck. It has no backward pass, so autograd hands the upstream gradient through, with a warning that this
+# will end. That fits one loss that all R ranks compute. If each rank's loss counted, it would be R times too small.)
 class VocabParallelCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, labels, shard, smoothing, softcap, scaling, z_loss, ignore_index):

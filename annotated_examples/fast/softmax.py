@@ -215,8 +215,8 @@ def softmax_forward_chunked_kernel(
 
     # All chunks but the last: `launch=1, pid=1, start=0: vector_max = [5, 6]`. `evict_last` asks the L2 cache to keep
     # these lines for the second pass. Loads that are prefetched into shared memory would lose this hint, so there is
-    # only one stage. Instead (section 6) `loop_unroll_factor` writes the loop out four times, so that a thread has four
-    # loads in flight.
+    # only one stage. Instead (section 6) `loop_unroll_factor` writes the loop out four times. Then a thread has two of
+    # the four loads in flight; the compiler puts the others behind arithmetic.
     vector_max = tl.full((BLOCK_N // VECTOR,), -float("inf"), tl.float32)
     vector_sum = tl.zeros((BLOCK_N // VECTOR,), tl.float32)
     for start in tl.range(0, last, BLOCK_N, num_stages=1, loop_unroll_factor=4):

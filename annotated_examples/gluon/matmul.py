@@ -237,8 +237,8 @@ def write(c_desc, acc, c_buf, row, col, HALVES: gl.constexpr):
 # been issued.
 #
 # Is the turn only a matter of speed? No. Both groups read the same ring, and each skips the steps of the other's tiles.
-# Without the turn the second group would wait for a phase of `full` that lies two or more ahead. A barrier knows a
-# phase only by its parity, so the wait would take an *old* phase of the same parity for it, and multiply what isn't
+# Without the turn the second group would wait for a phase of `full` while the one before it still runs. A barrier knows
+# a phase only by its parity, so the wait would take an *old* phase of the same parity for it, and multiply what isn't
 # there yet. The turn keeps a group from waiting before the phase before its own is complete. (Remove that wait, and the
 # simulator says: *nothing has been written there yet*.)
 @gluon.jit

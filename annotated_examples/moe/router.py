@@ -299,8 +299,8 @@ def loss_backward_kernel(
 # ## Launchers
 #
 # A program holds a matrix of tokens by experts in registers: fewer tokens the more experts there are. `route` backward
-# waits for one load after the other, `k` of them, with next to nothing to compute. So it takes small programs: while
-# some wait, others work.
+# has next to nothing to compute between its loads and its store. Its loop of `k` rounds is written out, so the loads of
+# several rounds are requested together. It takes small programs: while some wait, others work.
 def tile(E, BLOCK_T, numbers=2048):
     checks.power_of_two(BLOCK_T=BLOCK_T)
     BLOCK_E = triton.next_power_of_2(E)
@@ -457,7 +457,7 @@ def sort_by_expert(experts, num_experts):
         ValueError: not two dimensions, 2³¹ − 2¹⁴ slots or more, `num_experts` out of range, the wrong device. On the
             CPU and with `ACADEMY_DEBUG=1` also an expert outside −1 to E − 1, which a GPU takes for a dropped slot.
 
-    Source: counting sort, as in Gale et al., "MegaBlocks" (2022).
+    Source: Gale et al., "MegaBlocks" (2022), which sorts by radix; here it is a counting sort.
     """
     checks.tensors(experts=experts)
     checks.whole_number("num_experts", num_experts, at_least=1, at_most=MOST_EXPERTS)

@@ -197,8 +197,8 @@ for step, event in enumerate(event for event in events if event["kind"] == "go o
 
 # %% [markdown]
 # Every buffer has a barrier of its own, and each use of it is a phase: one arrival, which is `expect`, and 16,384 bytes. The
-# third use is phase 2, whose parity is 0 again. That is no problem as long as nobody waits for a phase that lies two ahead:
-# the barrier would answer for the old one.
+# third use is phase 2, whose parity is 0 again. That is no problem as long as everybody waits for the phase that the barrier
+# is in, or the one before. The next one has the parity of the one before: the wait would return at once.
 #
 # What if you forget the phase, and always wait for parity 0?
 

@@ -129,8 +129,8 @@ read_tile(x, row, column, strides)
 #   `tl.program_id(1)` along the second.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
 # - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it
-#   for 16-bit and 8-bit numbers, and then `BLOCK_K` must be at least 16 (32 for 8-bit numbers). `BLOCK_M` and `BLOCK_N`
-#   may be smaller; such tiles are padded. `input_precision="ieee"` asks for full float32 products. Tensor cores don't have
+#   for 16-bit and 8-bit numbers. `BLOCK_K` must be at least 16 there, for 8-bit numbers 32, whatever does it. `BLOCK_M`
+#   and `BLOCK_N` may be smaller; such tiles are padded. `input_precision="ieee"` asks for full float32 products. Tensor cores don't have
 #   those, so they are computed by ordinary multiply-adds, at a fifteenth of the speed of bfloat16 on an H200. What you
 #   get otherwise is explained further down.
 
@@ -217,18 +217,24 @@ for name, ACC in (("float16", tl.float16), ("float32", tl.float32)):
 # ## What a float32 product computes
 #
 # Tensor cores have a format for float32 inputs called TF32. It keeps 10 of float32's 23 fraction bits. Triton uses it
-# for `tl.dot` of float32 tiles unless you ask for `input_precision="ieee"`. PyTorch doesn't, unless
+# for `tl.dot` of float32 tiles unless you ask for `input_precision="ieee"`. It hands over the float32 numbers as they
+# are, and the tensor cores don't look at the other bits: they are cut off. PyTorch doesn't, unless
 # `torch.backends.cuda.matmul.fp32_precision` is "tf32". The lesson's kernel follows PyTorch, so two results can be
 # compared.
 #
-# The interpreter always multiplies in full float32. To see the difference anywhere, round the inputs by hand:
+# The interpreter always multiplies in full float32. To see the difference anywhere, cut the inputs by hand. Rounding
+# them to the nearest TF32 number first is better, because errors of both signs cancel in a sum:
 
 
 # %%
-def to_tf32(x):
-    """Round float32 numbers to TF32's 10 fraction bits."""
-    bits = x.contiguous().view(torch.int32)
-    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+def cut(x):
+    """Float32 numbers without the last 13 of their 23 fraction bits."""
+    return (x.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+def rounded(x):
+    """The nearest numbers with 10 fraction bits: half of the last one is added before the rest is cut off."""
+    return cut((x.contiguous().view(torch.int32) + 0x1000).view(torch.float32))
 
 
 a, b = torch.randn(64, 512), torch.randn(512, 64)
@@ -239,8 +245,9 @@ def relative_error(z):
     return float((z - exact).norm() / exact.norm())
 
 
-print(f"float32: {relative_error(a @ b):.1e}")
-print(f"TF32:    {relative_error(to_tf32(a).double() @ to_tf32(b).double()):.1e}")
+print(f"float32:       {relative_error(a @ b):.1e}")
+for way in (cut, rounded):
+    print(f"TF32, {way.__name__ + ':':8} {relative_error(way(a).double() @ way(b).double()):.1e}")
 
 # %% [markdown]
 # That is accurate enough for most training, but a surprise in a test that expects float32. The guide on

@@ -14,8 +14,9 @@
 # # 11. Take a kernel from formula to benchmark
 #
 # Somebody needs rows of length one, for cosine similarities, and asks you for a kernel. Where do you begin, and when
-# are you done? Here you take every step yourself, with an operation that this site doesn't have: formula, derivation,
-# kernel, recorded run, tests, benchmark. Each step is run here with the tools that every other operation went through.
+# are you done? Here you take every step yourself: formula, derivation, kernel, recorded run, tests, benchmark. Each step
+# is run here with the tools that every operation of this site went through. (One of them is [this
+# one](../kernels/recurrences/l2_normalize.md), for keys. Compare it with yours at the end.)
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -319,9 +320,9 @@ academy("trace", "annotated_examples/own/l2_normalise.py", "--launch", "0", "--p
 
 
 # %%
-def check(name, x, function=l2_normalise):
-    """A function and its gradient, in three dtypes, against float64."""
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+def check(name, x, function=l2_normalise, dtypes=(torch.float32, torch.float16, torch.bfloat16)):
+    """A function and its gradient, in these dtypes, against float64."""
+    for dtype in dtypes:
         inputs = x.detach().to(dtype)
         upstream = torch.randn(x.shape, device=x.device).to(dtype)
         expanded = torch.ones((), dtype=dtype, device=x.device).expand(x.shape)
@@ -349,9 +350,13 @@ check("cut out of wider rows", between_nan(5, 100))
 check("transposed", torch.randn(70, 3, device=device.DEVICE).T)
 check("expanded", torch.randn(1, 33, device=device.DEVICE).expand(4, 33))
 check("large", 1e4 * torch.randn(3, 65, device=device.DEVICE) / 65)
+check("zeros", torch.zeros(3, 65, device=device.DEVICE), dtypes=(torch.float32, torch.bfloat16))
 check("no rows", torch.randn(0, 8, device=device.DEVICE))
 
 # %% [markdown]
+# Why are zeros not tried in float16? There `eps`, 10⁻¹², rounds to 0, so the line in PyTorch divides zero by zero. The
+# kernel adds in float32 and returns zeros. Where the reference is wrong, a comparison can't decide.
+#
 # A test that can't fail proves nothing. So break the kernel once for each thing that you guard against, and see the test
 # catch it. Here masked lanes read 1 instead of 0. (`import_source` makes a module of the changed text.)
 
@@ -377,10 +382,11 @@ y = l2_normalise(scale * torch.randn(3, 100, device=device.DEVICE))
 print("lengths:", [round(length, 3) for length in y.double().norm(dim=1).tolist()])
 
 # %% [markdown]
-# From about `1e19` on, a square is infinite in float32, and the row comes out as zeros. Far below `1e-6`, `eps` is
-# larger than the sum of the squares. The line in PyTorch has the same limits, so the tests above don't notice them. A
-# public function should state such limits in its docstring, or remove them: it could first divide the row by its
-# largest number, much as softmax first subtracts the largest.
+# float32 ends at 3.4 · 10³⁸. Where the *sum* of the squares is more, it is infinite, and the row comes out as zeros: 100
+# random numbers get there at a scale of about `1.8e18`. Far below `1e-6`, `eps` is larger than the sum of the squares.
+# In float32 and bfloat16 the line in PyTorch has the same limits, so the tests above don't notice them. (In float16 it
+# gives up much earlier: a square is infinite from 256 on.) A public function should state such limits in its docstring,
+# or remove them: it could first divide the row by its largest number, much as softmax first subtracts the largest.
 #
 # ## 6. Kernel and derivation, compared
 #

@@ -6,10 +6,12 @@ What one process can check is in tests/kernels/test_vocab_parallel_cross_entropy
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
 import time
+import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
@@ -172,6 +174,34 @@ MUTANTS = [
 def test_mutant(mutant, tmp_path):
     check = lambda broken: ranks.run(losses_and_gradients, 2, upon(shared, broken, lesson, tmp_path))  # noqa: E731
     assert_caught(shared, mutant, check, tmp_path)
+
+
+def gradient_of_each_sum(rank, world):
+    """The gradient of each rank's x, where rank r's loss is r + 1 times the sum over ranks. Right for x: 1 + 2."""
+
+    def in_place(x):
+        dist.all_reduce(y := x * 1)
+        return y
+
+    found = {}
+    for name, total in (
+        ("in place", in_place),
+        ("ours", shared.summed_over_ranks),
+        ("functional", lambda x: all_reduce(x, "sum", dist.group.WORLD)),
+    ):
+        x = torch.ones(1, requires_grad=True)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            ((rank + 1) * total(x)).sum().backward()
+        found[name] = x.grad.item(), any("an autograd kernel was not registered" in str(each.message) for each in said)
+    return found
+
+
+def test_what_other_sums_do_to_a_gradient():
+    """An upstream gradient is handed through, by ours on purpose; PyTorch's functional sum adds those of all ranks."""
+    for rank, found in enumerate(ranks.run(gradient_of_each_sum, 2)):
+        warned = {"in place": True, "ours": False, "functional": False}
+        assert found == {name: (3.0 if name == "functional" else rank + 1.0, each) for name, each in warned.items()}
 
 
 def alone_in_a_barrier(rank, world):

@@ -21,6 +21,10 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from annotated_examples.fast import softmax
+from annotated_examples.ladders.softmax import rung_5_backwards as rung_5
+from annotated_examples.moe import router
+
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
@@ -63,6 +67,21 @@ def instructions(kernel):
     """How many the machine code has, without the padding behind its end."""
     names = re.findall(r"/\*[0-9a-f]{4}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)", machine_code(kernel, "-sass"))
     return names[: names.index("BRA")] if "BRA" in names else names
+
+
+def in_flight(kernel, only=""):
+    """The most loads from memory whose results nothing has used yet, anywhere in the machine code, in its order."""
+    pending: list = []
+    most = 0
+    code = machine_code(kernel, "-sass")
+    for name, operands in re.findall(r"/\*[0-9a-f]{4}\*/\s+(?:@!?U?P\w+ )?([A-Z][\w.]*) (.*?);", code):
+        used = [int(number) for number in re.findall(r"\bR(\d+)", operands)]
+        pending = [each for each in pending if each.isdisjoint(used)]
+        if name.startswith("LDG") and only in name:
+            first, many = used[0], {"128": 4, ".64": 2}.get(name[-3:], 1)
+            pending.append(set(range(first, first + many)))
+        most = max(most, len(pending))
+    return most
 
 
 def longest_chain(ptx):
@@ -164,6 +183,20 @@ def main():
         ]
         for card in (80, 89, 90, 100, 120)
     }
+    result["roundings to tf32"] = {}
+    for precision in ("tf32", "tf32x3"):
+        ptx = compiled(product_kernel, "*fp32 *fp32 *fp32", {"PRECISION": precision}).asm["ptx"]
+        result["roundings to tf32"][precision] = ptx.count("cvt.rna.tf32")
+    options = {"stride_dk": 1, "stride_e": 1, "SIGMOID": False, "RENORMALIZE": True}
+    options |= {"TOP_K": 8, "BLOCK_T": 2, "BLOCK_E": 256}
+    kernel = compiled(router.route_backward_kernel, "*fp32 *fp32 *i32 *fp32 i32 i32 i32 i32 fp32", options)
+    result["loads in flight"] = {"route_backward": in_flight(kernel)}
+    for width in (128256, 50257):
+        _, block, warps = softmax.forward_tiles(width, 8, None, None, None)
+        options = {"N": width, "stride_xm": width, "BLOCK_N": block, "VECTOR": 8, "ALIGN": 8}
+        for rung, only in ((softmax.softmax_forward_chunked_kernel, "EL.128"), (rung_5.softmax_forward_kernel, "128")):
+            kernel = compiled(rung, "*bf16 *bf16", options, num_warps=warps)
+            result["loads in flight"][f"{only} {width}"] = in_flight(kernel, only)
     result["warp_specialize"] = {f"{card}, {warps} warps": split(card, warps) for card, warps in SPLITS}
     print(json.dumps(result))
 

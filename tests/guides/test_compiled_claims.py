@@ -54,6 +54,22 @@ def test_a_float32_product_uses_tensor_cores_only_as_tf32():
     assert counted()["ieee"] == ["FFMA"] and counted()["tf32"] == ["HGMMA"]
 
 
+def test_tf32_cuts_and_tf32x3_rounds():
+    assert counted()["roundings to tf32"]["tf32"] == 0 < counted()["roundings to tf32"]["tf32x3"]
+    assert "the other 13 bits are cut off" in said("docs/guides/numerics.md")
+
+
+def test_how_many_loads_are_in_flight():
+    import triton
+
+    found = counted()["loads in flight"]
+    assert found["route_backward"] >= 8, "the loads of several rounds are requested together"
+    if triton.__version__ == "3.7.1":
+        assert found == found | {"128 128256": 1, "128 50257": 1, "EL.128 128256": 2, "EL.128 50257": 2}
+    text = said("annotated_examples/ladders/softmax/rung_6_fast.py")
+    assert "a thread has one load in flight" in text and "Two loads are in flight then" in text
+
+
 def test_a_loop_has_a_buffer_for_each_stage_on_hopper_and_the_b200_and_one_less_elsewhere():
     found = counted()["buffers of three and four stages"]
     assert found == {"80": [2, 3], "89": [2, 3], "90": [3, 4], "100": [3, 4], "120": [2, 3]}

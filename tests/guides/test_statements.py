@@ -1,6 +1,7 @@
 """Sentences of pages and notes about numbers that nobody quotes from a run: each is computed here."""
 
 import inspect
+import json
 import math
 import os
 import re
@@ -71,13 +72,11 @@ def test_how_many_codes_a_reciprocal_changes():
 def test_rows_that_l2_normalize_makes_nan_or_zero():
     zeros = torch.zeros(1, 8)
     assert l2_normalize(zeros, eps=0.0).isnan().all() and (l2_normalize(zeros) == 0).all()
-    for large, length in ((1.8e19, 1.0), (1.9e19, 0.0)):
-        row = torch.zeros(1, 8)
-        row[0, 3] = large
-        assert l2_normalize(row).norm().item() == pytest.approx(length)
-    assert r"a row with a number above $1.8 \cdot 10^{19}$ becomes 0" in said(
-        "annotated_examples/recurrences/l2_normalize.py"
-    )
+    for length, result in ((1.8e19, 1.0), (1.9e19, 0.0)):
+        for numbers in (1, 100):  # the sum overflows where no square does
+            row = torch.full((1, numbers), length / math.sqrt(numbers))
+            assert l2_normalize(row).norm().item() == pytest.approx(result)
+    assert r"a row longer than $1.8 \cdot 10^{19}$ becomes 0" in said("annotated_examples/recurrences/l2_normalize.py")
 
 
 def test_a_rounded_result_loses_the_sign_of_a_tiny_sum():
@@ -175,10 +174,42 @@ def test_do_bench_counts_clearing_into_its_estimate():
     assert callable(triton.testing.do_bench_cudagraph)
 
 
+def replaced_by_attention(scores):
+    """Whether Inductor makes one operation of softmax(scores(q, k)) @ v."""
+    from torch._inductor.compile_fx import compile_fx  # which takes seconds
+
+    graphs = []
+
+    def backend(graph, inputs):
+        return compile_fx(graph, inputs, inner_compile=lambda graph, *_, **__: graphs.append(graph) or graph.forward)
+
+    q, k, v = torch.randn(3, 2, 4, 8, 16)
+    torch.compile(lambda q, k, v: torch.softmax(scores(q, k), -1) @ v, backend=backend)(q, k, v)
+    return "scaled_dot_product" in str(graphs[0].code)
+
+
+def test_what_inductor_finds_and_what_it_does_not():
+    scores = lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(16)  # noqa: E731
+    assert replaced_by_attention(scores)
+    assert not replaced_by_attention(lambda q, k: 20 * torch.tanh(scores(q, k) / 20))
+    inductor = torch._inductor.config
+    assert inductor.online_softmax and inductor.triton.mix_order_reduction and not inductor.auto_chunker.enable
+
+
+def test_how_far_cudnn_is_ahead_and_behind():
+    record = json.loads((ROOT / "benchmarks/results/nvidia-h200/flash_attention.json").read_text("utf-8"))
+    cases = [case for case in record["cases"] if case["variant"] == "causal"]
+    times = {tuple(case["shape"]): case["passes"]["forward"]["providers"] for case in cases}
+    ours = {shape: each["fast"]["ms"] / each["cuDNN (SDPA)"]["ms"] for shape, each in times.items()}
+    short = [ratio for (*_, tokens, _), ratio in ours.items() if tokens <= 2048]
+    long = [ratio for (*_, tokens, _), ratio in ours.items() if tokens > 2048]
+    assert min(short) > 1 and 0.19 < 1 - 1 / max(short) < 0.21 and max(long) < 1.0 and 1 / min(long) < 1.13
+    wording = "up to 2048 tokens, by up to a fifth of the time; with more tokens it takes up to an eighth longer"
+    assert wording in said("docs/guides/should-you-write-a-kernel.md")
+
+
 def test_the_selection_and_not_the_launches_takes_the_routers_time():
     """With the same launches, more experts take longer, and by more than their bytes."""
-    import json
-
     record = json.loads((ROOT / "benchmarks/results/nvidia-h200/router.json").read_text("utf-8"))
     times = {tuple(each.case["shape"]): each for each in passes(record["cases"], "forward")}
     few, many = times[8192, 64], times[8192, 256]

@@ -5,7 +5,8 @@ Both products load it anyway. So each load of `dc` is followed by one of C, its 
 zero on the way to the tensor cores. The second product gates its left factor too: it computes the transposed gradient,
 and writes it into `db.T`.
 
-**Predict:** one matrix less is written and read. What else happens to a tile that has to be changed?
+**Predict:** one matrix less is written. But each product fetches two tiles for its left factor, the gradient and the
+gate. What else happens to a tile that has to be changed?
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton

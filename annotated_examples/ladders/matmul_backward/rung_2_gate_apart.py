@@ -6,7 +6,7 @@ that has to be changed makes a detour through registers. And each program that l
 **What changes?** A small kernel writes the gated gradient once. Then the products are those of [the grouped
 lesson](../../tutorials/matmul_grouped.py), which change nothing.
 
-**Predict:** one more launch, and one more matrix that is written and read.
+**Predict:** one more launch, and one more matrix that is written. Each product fetches one tile less in every step.
 """
 
 from annotated_examples.tutorials.matmul_grouped import matmul_backward as lesson_backward
