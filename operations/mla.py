@@ -3,6 +3,8 @@
 `shape` is (batch, heads, tokens, width of the unrotated part, of the rotated part, of a value).
 """
 
+import functools
+
 import torch
 import torch.nn.functional as F
 
@@ -174,7 +176,7 @@ BENCH = dict(
     eager_name="flash-2 (SDPA), v padded",
     reference=reference,
     compile=False,
-    peers={"cuDNN (SDPA)": lambda inputs: sdpa("CUDNN_ATTENTION")},
+    peers={"cuDNN (SDPA)": functools.partial(sdpa, "CUDNN_ATTENTION")},
     passes=["forward", "backward"],
     differentiable=["q_nope", "q_pe", "k_nope", "k_pe", "v"],
     host_shape=(1, 2, 128, 64, 32, 64),
