@@ -245,9 +245,10 @@ def launch_options(q_nope, q_pe, v, own, walked, tiles):
     )  # fmt: skip
 
 
-def without_heads(k_pe, H):
-    """k_pe, (B, S, E), as the kernels take it: the same rows for each head."""
-    return strided(k_pe[:, None].expand(-1, H, -1, -1))
+def without_heads(k_pe):
+    """k_pe, (B, S, E), as the kernels take it: from head to head it is a step of 0."""
+    stride_b, stride_s, stride_e = k_pe.stride()
+    return k_pe, stride_b, 0, stride_s, stride_e
 
 
 def sizes_of(q_nope, q_pe, k_nope, v, causal):
@@ -269,7 +270,7 @@ def mla_attention_forward(q_nope, q_pe, k_nope, k_pe, v, causal, scale, *, BLOCK
     lse = q_nope.new_empty((B, H, T), dtype=torch.float32)
     if o.numel():
         mla_attention_kernel[(B * triton.cdiv(T, launch["BLOCK_M"]), H)](
-            strided(q_nope), strided(q_pe), strided(k_nope), without_heads(k_pe, H), strided(v), strided(o),
+            strided(q_nope), strided(q_pe), strided(k_nope), without_heads(k_pe), strided(v), strided(o),
             strided(lse), sizes_of(q_nope, q_pe, k_nope, v, causal), scale, **launch,
         )  # fmt: skip
     return o, lse
@@ -287,17 +288,17 @@ def mla_attention_backward(
     tiles, (B, H, T, _), S = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N), q_nope.shape, k_nope.shape[2]
     dq, dq_pe, dk, dk_pe, dv = map(torch.empty_like, (q_nope, q_pe, k_nope, k_pe, v))
     delta, sizes = torch.empty_like(lse), sizes_of(q_nope, q_pe, k_nope, v, causal)
-    inputs = [strided(x) for x in (do, q_nope, q_pe, k_nope)] + [without_heads(k_pe, H), strided(v)]
+    inputs = [strided(x) for x in (do, q_nope, q_pe, k_nope)] + [without_heads(k_pe), strided(v)]
     if o.numel():
         launch = launch_options(q_nope, q_pe, v, "BLOCK_M", "BLOCK_N", tiles)
         mla_attention_queries_kernel[(B * triton.cdiv(T, launch["BLOCK_M"]), H)](
             *inputs, strided(o), strided(dq), strided(dq_pe), strided(dlse), strided(lse), strided(delta), sizes,
             scale, **launch,
         )  # fmt: skip
-    if dv.numel():
+    if B * S:
         launch = launch_options(q_nope, q_pe, v, "BLOCK_N", "BLOCK_M", tiles)
         mla_attention_keys_kernel[(B * triton.cdiv(S, launch["BLOCK_N"]),)](
-            *inputs, strided(lse), strided(delta), strided(dk), strided(dk_pe[:, None]), strided(dv), sizes, scale,
+            *inputs, strided(lse), strided(delta), strided(dk), without_heads(dk_pe), strided(dv), sizes, scale,
             **launch,
         )  # fmt: skip
     return dq, dq_pe, dk, dk_pe, dv

@@ -250,8 +250,7 @@ def contract(q, cache, lengths, rank, scale, block_table, num_splits, return_lse
     checks.no_gradient("mla_decode", q=q, cache=cache)
     checks.dtypes(q=q)
     checks.same_dtype(q=q, cache=cache)
-    checks.dimensions("q", q, range(3, 5), "B, H, W or B, T, H, W")
-    if q.dim() > 4:
+    if q.dim() not in (3, 4):
         raise ValueError(f"q must have 3 or 4 dimensions (B, H, W or B, T, H, W), got shape {tuple(q.shape)}")
     checks.dimensions("cache", cache, 3, "B, S, W or num_pages, page_size, W")
     same_device(q=q, cache=cache)
