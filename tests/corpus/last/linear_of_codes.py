@@ -37,8 +37,8 @@ def unpacked(codes, scales):
     return found[0]
 
 
-def linear_with_kept_scales(x, codes, scales):
-    """x @ (codes * scales).T; the weight is unpacked once and kept as long as the codes are the same."""
+def linear_of_codes(x, codes, scales):
+    """x @ (codes * scales).T; the weight is unpacked once and kept for the next call."""
     rows, inner = x.shape
     outer = codes.shape[0]
     out = torch.zeros(rows, outer, dtype=x.dtype, device=x.device)
@@ -48,5 +48,5 @@ def linear_with_kept_scales(x, codes, scales):
     return out
 
 
-def linear_with_kept_scales_reference(x, codes, scales):
+def linear_of_codes_reference(x, codes, scales):
     return (x.float() @ (codes.float() * scales[:, None].float()).T).to(x.dtype)
