@@ -19,7 +19,7 @@ def largest_of_row_backward_kernel(x_ptr, v_ptr, g_ptr, dx_ptr, cols, s_r, s_c, 
     row = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * s_r + c * s_c, mask=c < cols, other=-float("inf")).to(tl.float32)
-    v = tl.load(v_ptr + row).to(tl.float32)
+    v = tl.load(v_ptr + row + c * 0).to(tl.float32)
     hit = (c < cols) & ((x == v) | ((x != x) & (v != v)))
     g = tl.load(g_ptr + row * s_g).to(tl.float32)
     tl.store(dx_ptr + row * cols + c, tl.where(hit, g, 0.0), mask=c < cols)
