@@ -23,7 +23,6 @@ def decayed_sum_backward_kernel(a_ptr, h_ptr, y_ptr, g_ptr, dx_ptr, da_ptr, dh_p
     batch = tl.program_id(0).to(tl.int64)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = c < cols
-    first = tl.load(h_ptr + batch * cols + c, mask=mask, other=0.0).to(tl.float32)
     carried = tl.zeros((BLOCK,), dtype=tl.float32)
     for back in range(time):
         t = time - 1 - back
@@ -34,7 +33,7 @@ def decayed_sum_backward_kernel(a_ptr, h_ptr, y_ptr, g_ptr, dx_ptr, da_ptr, dh_p
         tl.store(dx_ptr + at, d, mask=mask)
         tl.store(da_ptr + at, d * before * a * (1.0 - a), mask=mask)
         carried = d * a
-    tl.store(dh_ptr + batch * cols + c, carried + 0.0 * first, mask=mask)
+    tl.store(dh_ptr + batch * cols + c, carried, mask=mask)
 
 
 class DecayedSum(torch.autograd.Function):
