@@ -2,8 +2,9 @@
 
 `python benchmarks/scoreboard.py` gives every kernel of the corpus to every judge: `academy judge`, and those of
 `benchmarks/peers.py`, which it clones into `$ACADEMY_PEERS` (`~/.cache/academy-peers`). It needs no GPU, goes on where
-it was stopped, and writes `docs/guides/judged/scoreboard.json` and the tables of the guide. triton-viz, and what it
-imports, must be installed in a folder beside the checkouts: `pip install --target $ACADEMY_PEERS/site …/triton-viz`.
+it was stopped, and writes `docs/guides/judged/scoreboard.json` and the tables of the guide. With `--last` it is about
+`tests/corpus/last`, which was written last, and given to `academy judge` once, and writes `last.json`. triton-viz, and
+what it imports, must be installed in a folder beside the checkouts: `pip install --target $ACADEMY_PEERS/site …`.
 
 To add a judge, write a function in `benchmarks/peers.py` that raises `Found`, and name it in `JUDGES` there. To add a
 fault, put a file and a line into `tests/corpus`, whose `README.md` says how.
@@ -50,9 +51,10 @@ NOT_RUN = {
 }
 
 
-def cases() -> list[Row]:
-    """What `academy judge` is held to."""
-    return [row for row in corpus.rows() if row.tool.partition(" --only ")[0] == "judge"]
+def cases(last: bool = False) -> list[Row]:
+    """What `academy judge` was made with, and is held to; or what was written last, by somebody who hadn't seen it."""
+    judged = [row for row in corpus.rows() if row.tool.partition(" --only ")[0] == "judge"]
+    return [row for row in judged if row.name.startswith("last/") is last]
 
 
 # ---------------------------------------------------------------- one verdict
@@ -119,18 +121,21 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kernels whose path has this in it")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing afterwards (default: 600)")
     parser.add_argument("--again", action="store_true", help="rows that are there, too")
+    parser.add_argument("--last", action="store_true", help=f"the last third, by all but {OURS}: that count stays")
     options = parser.parse_args()
-    rows = kept()
-    known = [case for case in cases() if options.only in case.name]
-    end, names = time.monotonic() + 60 * options.minutes, options.judge or list(NAMES)
+    last, rows = options.last, kept(options.last)
+    known = [case for case in cases(last) if options.only in case.name]
+    end, names = time.monotonic() + 60 * options.minutes, options.judge or list(OTHERS if last else NAMES)
+    if last and OURS in names:
+        parser.error(f"--last --judge {OURS!r}: what was counted once isn't counted again")
     for case, name, (word, said, seconds) in judged(known, names, {} if options.again else rows, end):
         said = " ".join(said.replace(f"{ROOT}/", "").split())[:160]
         row = dict(verdict=word, **dict(message=said) if said else {}, seconds=round(seconds, 1))
         rows.setdefault(case.name, {})[name] = row
         print(f"{seconds:6.1f} s  {name:38} {word:7} {case.name} {said[:60]}", flush=True)
-        save(rows)
-    save(rows)
-    print((PAGE / "scoreboard.txt").read_text("utf-8"))
+        save(rows, last)
+    save(rows, last)
+    print((PAGE / f"{BOARDS[last]}.txt").read_text("utf-8"))
 
 
 def judged(known: list[Row], names: list[str], rows: dict[str, dict], end: float) -> Iterator[tuple[Row, str, Verdict]]:
@@ -157,21 +162,25 @@ def judged(known: list[Row], names: list[str], rows: dict[str, dict], end: float
             yield case, OURS, by_ours(case)
 
 
-def kept() -> dict[str, dict]:
-    path = PAGE / "scoreboard.json"
+#: The names of both, without and with `--last`.
+BOARDS = ("scoreboard", "last")
+
+
+def kept(last: bool = False) -> dict[str, dict]:
+    path = PAGE / f"{BOARDS[last]}.json"
     return json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else {}
 
 
-def save(rows: dict[str, dict]) -> None:
+def save(rows: dict[str, dict], last: bool = False) -> None:
     """The JSON, and the tables that are made of it."""
-    known = cases()
+    known, name = cases(last), BOARDS[last]
     ordered = {case.name: rows[case.name] for case in known if case.name in rows}
     judges = counted(ordered, known)
     content = {"versions": experiment.versions("triton-academy"), "judges": judges, "rows": ordered}
-    write_text(PAGE / "scoreboard.json", store.dumps(content) + "\n")
-    write_text(PAGE / "scoreboard.txt", table(judges))
-    write_text(PAGE / "scoreboard-faults.txt", every(ordered, known, faulty=True))
-    write_text(PAGE / "scoreboard-right.txt", every(ordered, known, faulty=False))
+    write_text(PAGE / f"{name}.json", store.dumps(content) + "\n")
+    write_text(PAGE / f"{name}.txt", table(judges))
+    write_text(PAGE / f"{name}-faults.txt", every(ordered, known, faulty=True))
+    write_text(PAGE / f"{name}-right.txt", every(ordered, known, faulty=False))
 
 
 # ---------------------------------------------------------------- the tables

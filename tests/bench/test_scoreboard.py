@@ -14,7 +14,7 @@ from benchmarks import corpus, peers, scoreboard
 from tests.judge.test_faults import KERNELS
 
 ROWS = (KERNELS / "rows.py").read_text("utf-8")
-CASES = scoreboard.cases()
+CASES, LAST = scoreboard.cases(), scoreboard.cases(last=True)
 KERNEL = corpus.Row("kernel.py", "a name", "own", "judge", "faulty", "", "", "")
 #: Those whose rule stands here, and needs no checkout.
 HERE = ["torch.testing.assert_close, one shape", "FlashAttention, test style"]
@@ -35,8 +35,10 @@ def is_there(name):
 
 def test_the_corpus_has_enough_of_both():
     assert sum(case.faulty for case in CASES) >= 110 and sum(not case.faulty for case in CASES) >= 40
-    assert all(case.path.is_file() and case.source for case in CASES)
-    assert len({case.name for case in CASES}) == len(CASES)
+    every = [*CASES, *LAST]
+    assert len(LAST) >= len(every) / 3
+    assert all(case.path.is_file() and case.source for case in every)
+    assert len({case.name for case in every}) == len(every)
 
 
 @pytest.mark.parametrize("name", scoreboard.OTHERS)
