@@ -94,9 +94,23 @@ def _asks(error: BaseException) -> str:
 _LIBRARY = {"os", "shutil", "tempfile", "pathlib", "genericpath", "posixpath", "contextlib", "subprocess"}
 
 
+def causes(error: BaseException) -> list[BaseException]:
+    """An exception, and each that the one before it was raised from. What went wrong first comes last: Triton's
+    compiler and its interpreter put one around it for each function, whose own texts are lines of code."""
+    found = [error]
+    while (cause := found[-1].__cause__) is not None:
+        found.append(cause)
+    return found
+
+
 def said(error: BaseException) -> str:
-    """What went wrong first, in one line. Triton's compiler says it at the bottom of a chain of errors, one for each
-    function that was being compiled, whose own texts are lines of code."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    """What went wrong first, in one line."""
+    first = causes(error)[-1]
+    return f"{type(first).__name__}: {' '.join(str(first).split())}"
+
+
+def first_cause(error: BaseException, file: str) -> tuple[BaseException, int | None]:
+    """What went wrong first, and the line of `file` where it did, as the innermost exception that passed there says."""
+    chain = causes(error)
+    frames = [frame for each in chain for frame in traceback.extract_tb(each.__traceback__)]
+    return chain[-1], next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)

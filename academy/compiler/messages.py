@@ -11,6 +11,7 @@ from typing import Any
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITCallable
 
+from academy.command import trouble
 from academy.compiler import errors
 from academy.compiler.cards import Card
 from academy.compiler.rules import refused
@@ -79,8 +80,7 @@ def in_words(error: BaseException | None, kernel: JITCallable, printed: str) -> 
     known = [p for p in refused.in_file(file) if 0 <= p.line - line < len(kernel.src.split("\n"))]
     if known:
         return [dict(kind="syntax", file=file, line=p.line, message=p.message) for p in known]
-    while error is not None and error.__cause__ is not None:
-        error = error.__cause__
+    error = error and trouble.causes(error)[-1]
     said = " ".join(traceback.format_exception_only(error)).split() if error else ["it failed without a word"]
     ptxas = re.search(r"ptxas (?:/\S+|error)[^\n]*\n?[^\n]*", printed + str(error))
     text = ptxas[0] if ptxas else " ".join(said)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from academy.command import misspelt
+from academy.command import misspelt, trouble
 from academy.exercises import provenance
 from academy.exercises.loop_limit import Endless
 from academy.gluon.watching import GluonError, schedule
@@ -370,15 +370,10 @@ def _plain(launch: Observed) -> Launch:
 
 def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None]:
     """What went wrong first, without what the interpreter puts around it, and the line of `file` where it did."""
-    line = None
-    while True:
-        places = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        line = places[-1] if places else line
-        if isinstance(error, STOPPED):
-            return error, error.line if error.line and getattr(error, "file", file) == file else line
-        if error.__cause__ is None:
-            return error, line
-        error = error.__cause__
+    first, line = trouble.first_cause(error, file)
+    if isinstance(first, STOPPED) and getattr(first, "file", file) == file:
+        line = first.line or line
+    return first, line
 
 
 _DOT = ": tl.dot multiplies a block of shape (M, K) by one of (K, N)"

@@ -133,15 +133,10 @@ def is_refusal(error: BaseException) -> bool:
 
 def _in_words(error: BaseException, file: str) -> tuple[str, int | None]:
     """What went wrong first, without what the interpreter puts around it, and the line of `file` where it did."""
-    line = None
-    while True:
-        places = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        line = places[-1] if places else line
-        cause = error.__cause__
-        if cause is None:
-            line = getattr(error, "line", None) if getattr(error, "file", "") == file else line
-            return f"{type(error).__name__}: {error}", line
-        error = cause
+    first, line = trouble.first_cause(error, file)
+    if getattr(first, "file", "") == file:
+        line = getattr(first, "line", None)
+    return f"{type(first).__name__}: {first}", line
 
 
 class Attempt:

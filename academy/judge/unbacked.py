@@ -22,6 +22,7 @@ import torch
 import triton.language as tl
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from academy.command import trouble
 from academy.interpreter.internals import interpreter
 
 #: Seconds of processor time that the programs of one launch may take.
@@ -191,9 +192,7 @@ def launches() -> Iterator[Unbacked]:
             with _limited():
                 original_call(self, *args, **kwargs)
         except (interpreter.InterpreterError, _Enough) as error:
-            cause: BaseException = error
-            while cause.__cause__ is not None:
-                cause = cause.__cause__
+            cause = trouble.causes(error)[-1]
             if not isinstance(cause, _Enough):
                 seen.untried = f"{type(cause).__name__}: {cause}"
 

@@ -133,12 +133,11 @@ def _orders(launch: Launch, others: list[Launch], seeds: Sequence[int]) -> list[
 def _where(error: BaseException, path: Path, files: list[Path]) -> dict:
     """The place and the message of what went wrong, without the interpreter's wrapping."""
     names, line, file = {str(file) for file in files}, 1, str(path)
-    cause: BaseException | None = error
-    while cause is not None:
-        for frame in traceback.extract_tb(cause.__traceback__):
-            if frame.filename in names:
-                file, line = frame.filename, frame.lineno or 1
-        error, cause = cause, cause.__cause__
+    chain = trouble.causes(error)
+    for frame in (frame for each in chain for frame in traceback.extract_tb(each.__traceback__)):
+        if frame.filename in names:
+            file, line = frame.filename, frame.lineno or 1
+    error = chain[-1]
     message = "EXAMPLE fails: " + "".join(traceback.format_exception_only(error)).strip()
     message += "" if "Did you mean" in message else misspelt.suggestion(error)
     if isinstance(error, GluonError):

@@ -46,10 +46,10 @@ import triton.language as tl
 
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.rows import as_rows
-from annotated_examples.common.seeds import seed_contract, seeded
+from annotated_examples.common.seeds import seeded
 from annotated_examples.sampling import sample as lesson
 from annotated_examples.sampling.sample import (
-    contract, load_chunk, logit_of, noise_of_tokens, of_all_rows, sample_reference,
+    contract, draw_contract, load_chunk, logit_of, noise_of_tokens, of_all_rows, sample_reference,
     shifted,
 )  # fmt: skip
 
@@ -420,14 +420,7 @@ def sample(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
 
     Source: as the lesson's.
     """
-    contract(logits, top_k, top_p)
-    seed_contract(seed, logits.device)
-    checks.number("temperature", temperature, at_least=0)
-    checks.no_gradient("sample", logits=logits)
-    if temperature == 0:
-        temperature, top_k, top_p = 1.0, 1, None
-    options = of_all_rows(logits, top_k, top_p)
-    return sample_forward(logits, seed, float(temperature), *options)
+    return sample_forward(logits, seed, *draw_contract(logits, seed, temperature, top_k, top_p))
 
 
 # ## A run small enough to watch

@@ -494,6 +494,17 @@ def of_all_rows(logits, top_k, top_p):
     return *places(top_k, logits), None if top_p is None or top_p == 1 else float(top_p)
 
 
+def draw_contract(logits, seed, temperature, top_k, top_p):
+    """Raises on bad arguments; the temperature and the rest as `sample_forward` takes them."""
+    contract(logits, top_k, top_p)
+    seed_contract(seed, logits.device)
+    checks.number("temperature", temperature, at_least=0)
+    checks.no_gradient("sample", logits=logits)
+    if temperature == 0:
+        temperature, top_k, top_p = 1.0, 1, None
+    return float(temperature), *of_all_rows(logits, top_k, top_p)
+
+
 @replayed
 def filter_logits(logits, *, top_k=None, top_p=None):
     """The logits of the most likely tokens, −∞ for all others. Forward only.
@@ -539,14 +550,7 @@ def sample(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
 
     Source: Gumbel's noise for draws: Maddison et al., "A* Sampling" (NeurIPS 2014).
     """
-    contract(logits, top_k, top_p)
-    seed_contract(seed, logits.device)
-    checks.number("temperature", temperature, at_least=0)
-    checks.no_gradient("sample", logits=logits)
-    if temperature == 0:
-        temperature, top_k, top_p = 1.0, 1, None
-    options = of_all_rows(logits, top_k, top_p)
-    return sample_forward(logits, seed, float(temperature), *options)
+    return sample_forward(logits, seed, *draw_contract(logits, seed, temperature, top_k, top_p))
 
 
 # ## A run small enough to watch
