@@ -1,6 +1,7 @@
 """What `academy.files.size` counts, and what not."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,16 @@ def test_folders_of_a_commit(tmp_path):
         ("tests/judge", "statements"): 1,
         (".", "data"): 2,
     }
+
+
+def test_what_was_added_is_there_and_was_not():
+    added = sum(size.ADDED.values(), [])
+    assert all((size.ROOT / path).exists() for path in added) and len({*added}) == len(added)
+    try:
+        before = size.at("4d3a2404")
+    except subprocess.CalledProcessError:
+        pytest.skip("a copy without history")
+    assert not [path for path in added if any(Path(name).is_relative_to(path) for name in before)]
 
 
 def test_an_unknown_commit_is_named():
