@@ -6,6 +6,7 @@ repair is needed.
 """
 
 import json
+import linecache
 import os
 import sys
 import warnings
@@ -33,47 +34,27 @@ def same(got: torch.Tensor, want: torch.Tensor) -> bool:
     )
 
 
+KERNEL = """
 @triton.jit
-def binary_kernel(x_ptr, y_ptr, out_ptr, OP: tl.constexpr, N: tl.constexpr):
+def kernel(x_ptr, y_ptr, out_ptr, n, N: tl.constexpr):
     offsets = tl.arange(0, N)
-    x = tl.load(x_ptr + offsets)
-    y = tl.load(y_ptr + offsets)
-    if OP == "add":
-        out = x + y
-    elif OP == "sub":
-        out = x - y
-    elif OP == "mul":
-        out = x * y
-    elif OP == "div":
-        out = x / y
-    elif OP == "scalar":
-        out = x * 1.5 + 0.125
-    elif OP == "neg":
-        out = -x
-    elif OP == "less":
-        out = tl.where(x < y, 1.0, 0.0)
-    elif OP == "where":
-        out = tl.where(x > y, x, y)
-    elif OP == "maximum":
-        out = tl.maximum(x, y)
-    elif OP == "minimum":
-        out = tl.minimum(x, y)
-    elif OP == "clamp":
-        out = tl.clamp(x, -0.5, 0.5)
-    elif OP == "fma":
-        out = tl.fma(x, y, x)
-    elif OP == "full":
-        out = tl.full((N,), 0.3, out_ptr.dtype.element_ty)
-    elif OP == "cast":
-        out = x
-    elif OP == "truncate":
-        out = x.to(tl.bfloat16, fp_downcast_rounding="rtz")
-    tl.store(out_ptr + offsets, out)
+    x, y = tl.load(x_ptr + offsets), tl.load(y_ptr + offsets)
+    tl.store(out_ptr + offsets, EXPRESSION)
+"""
 
 
-def run_binary(op, x, y=None, out_dtype=None):
-    out = torch.empty(x.shape, dtype=out_dtype or x.dtype)
-    binary_kernel[(1,)](x, x if y is None else y, out, OP=op, N=x.numel())
+def kernel_of(expression):
+    """A kernel that stores an expression of the blocks `x` and `y`. Triton reads its source, as a debugger would."""
+    place, text = f"<{expression}>", KERNEL.replace("EXPRESSION", expression)
+    linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place
+    scope = dict(triton=triton, tl=tl, libdevice=libdevice, __name__=__name__)
+    exec(compile(text, place, "exec"), scope)
+    return scope["kernel"]
+
+
+def run(expression, x, y=None, out_dtype=None, n=0):
+    out = torch.zeros(x.shape, dtype=out_dtype or x.dtype)
+    kernel_of(expression)[(1,)](x, x if y is None else y, out, n, N=x.numel())
     return out
 
 
@@ -81,28 +62,23 @@ def random(dtype=BF16, n=64, seed=0):
     return torch.randn(n, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def register_bf16_arithmetic():
-    torch_of = {
-        "add": torch.add,
-        "sub": torch.sub,
-        "mul": torch.mul,
-        "div": torch.div,
-        "maximum": torch.maximum,
-        "minimum": torch.minimum,
-        "scalar": lambda x, y: x * 1.5 + 0.125,
-        "neg": lambda x, y: -x,
-        "less": lambda x, y: (x < y).to(BF16),
-        "where": torch.maximum,
-        "clamp": lambda x, y: x.clamp(-0.5, 0.5),
-        "fma": lambda x, y: (x.double() * y.double() + x.double()).to(BF16),
-        "full": lambda x, y: torch.full_like(x, 0.3),
-    }
-    for op, function in torch_of.items():
-        x, y = random(seed=1), random(seed=2)
-        CASES[f"bf16_{op}"] = lambda op=op, x=x, y=y, f=function: same(run_binary(op, x, y), f(x, y))
-
-
-register_bf16_arithmetic()
+for name, (expression, function) in {
+    "add": ("x + y", torch.add),
+    "sub": ("x - y", torch.sub),
+    "mul": ("x * y", torch.mul),
+    "div": ("x / y", torch.div),
+    "maximum": ("tl.maximum(x, y)", torch.maximum),
+    "minimum": ("tl.minimum(x, y)", torch.minimum),
+    "scalar": ("x * 1.5 + 0.125", lambda x, y: x * 1.5 + 0.125),
+    "neg": ("-x", lambda x, y: -x),
+    "less": ("tl.where(x < y, 1.0, 0.0)", lambda x, y: (x < y).to(BF16)),
+    "where": ("tl.where(x > y, x, y)", torch.maximum),
+    "clamp": ("tl.clamp(x, -0.5, 0.5)", lambda x, y: x.clamp(-0.5, 0.5)),
+    "fma": ("tl.fma(x, y, x)", lambda x, y: (x.double() * y.double() + x.double()).to(BF16)),
+    "full": ("tl.full((N,), 0.3, out_ptr.dtype.element_ty)", lambda x, y: torch.full_like(x, 0.3)),
+}.items():
+    x, y = random(seed=1), random(seed=2)
+    CASES[f"bf16_{name}"] = lambda e=expression, x=x, y=y, f=function: same(run(e, x, y), f(x, y))
 
 #: Ties in both directions, the step to infinity, subnormals, infinities, NaN.
 HOSTILE = torch.tensor(
@@ -127,43 +103,46 @@ HOSTILE = torch.tensor(
 )
 
 
+TRUNCATED = "x.to(tl.bfloat16, fp_downcast_rounding='rtz')"
+
+
 @case
 def store_to_bf16_rounds_to_nearest_even():
-    return same(run_binary("cast", HOSTILE, out_dtype=BF16), HOSTILE.to(BF16))
+    return same(run("x", HOSTILE, out_dtype=BF16), HOSTILE.to(BF16))
 
 
 @case
 def cast_to_bf16_towards_zero_when_asked():
     want = (HOSTILE.view(torch.int32) & -65536).view(FP32).to(BF16)
-    return same(run_binary("truncate", HOSTILE, out_dtype=BF16), want)
+    return same(run(TRUNCATED, HOSTILE, out_dtype=BF16), want)
 
 
 @case
 def cast_fp16_to_bf16():
     x = random(FP16)
-    return same(run_binary("cast", x, out_dtype=BF16), x.to(BF16))
+    return same(run("x", x, out_dtype=BF16), x.to(BF16))
 
 
 @case
 def cast_bf16_to_fp16():
     x = random(BF16)
-    return same(run_binary("cast", x, out_dtype=FP16), x.to(FP16))
+    return same(run("x", x, out_dtype=FP16), x.to(FP16))
 
 
 @case
 def cast_bf16_to_int32():
     x = random(BF16) * 50
-    return same(run_binary("cast", x, out_dtype=torch.int32), x.to(torch.int32))
+    return same(run("x", x, out_dtype=torch.int32), x.to(torch.int32))
 
 
 def float8_case(dtype):
     x = torch.tensor([0.1, 0.3, -0.7, 1.1, 1e6, -1e6, 1.0625, 1.1875, 0.002, -0.0, 100.0, 300.0, 2.5, 3.5, 17.0, 19.0])
     largest = torch.finfo(dtype).max
-    stored = run_binary("cast", x, out_dtype=dtype)
+    stored = run("x", x, out_dtype=dtype)
     everything = torch.arange(256, dtype=torch.uint8)
     if dtype is torch.float8_e5m2:  # Inf is an input no kernel should build on; NaN must stay NaN
         everything = everything[~everything.view(dtype).float().isinf()][:128]
-    loaded = run_binary("cast", everything.view(dtype), out_dtype=FP32)
+    loaded = run("x", everything.view(dtype), out_dtype=FP32)
     return same(stored.float(), x.clamp(-largest, largest).to(dtype).float()) and same(
         loaded, everything.view(dtype).float()
     )
@@ -196,50 +175,28 @@ def bf16_dot():
     return torch.allclose(out.double(), a.double() @ b.double(), rtol=1e-6, atol=1e-5)
 
 
-@triton.jit
-def reduce_kernel(x_ptr, out_ptr, index_ptr, OP: tl.constexpr, N: tl.constexpr):
-    offsets = tl.arange(0, N)
-    x = tl.load(x_ptr + offsets)
-    if OP == "sum":
-        tl.store(out_ptr, tl.sum(x, axis=0))
-    elif OP == "max":
-        tl.store(out_ptr, tl.max(x, axis=0))
-    elif OP == "min":
-        tl.store(out_ptr, tl.min(x, axis=0))
-    elif OP == "argmax":
-        tl.store(index_ptr, tl.argmax(x, axis=0))
-    elif OP == "cumsum":
-        tl.store(out_ptr + offsets, tl.cumsum(x, axis=0))
-
-
-def run_reduce(op, x):
-    out, index = torch.zeros_like(x), torch.zeros(1, dtype=torch.int32)
-    reduce_kernel[(1,)](x, out, index, OP=op, N=x.numel())
-    return out, index
-
-
 @case
 def bf16_sum():
     x = random(seed=5)
-    return same(run_reduce("sum", x)[0][0], x.float().sum().to(BF16))
+    return same(run("tl.sum(x, axis=0)", x)[0], x.float().sum().to(BF16))
 
 
 @case
 def bf16_max_of_negative_numbers():
     x = -random(seed=6).abs() - 1
-    return same(run_reduce("max", x)[0][0], x.max()) and same(run_reduce("min", x)[0][0], x.min())
+    return same(run("tl.max(x, axis=0)", x)[0], x.max()) and same(run("tl.min(x, axis=0)", x)[0], x.min())
 
 
 @case
 def bf16_argmax():
     x = random(seed=7)
-    return run_reduce("argmax", x)[1].item() == x.argmax().item()
+    return run("tl.argmax(x, axis=0)", x, out_dtype=torch.int32)[0] == x.argmax()
 
 
 @case
 def bf16_cumsum():
     x = random(seed=8)
-    return same(run_reduce("cumsum", x)[0], x.float().cumsum(0).to(BF16))
+    return same(run("tl.cumsum(x, axis=0)", x), x.float().cumsum(0).to(BF16))
 
 
 @triton.jit
@@ -291,85 +248,26 @@ def inverted_mask():
 @case
 def maximum_ignores_nan():
     x, y = torch.tensor([float("nan"), 1.0, 2.0, float("nan")]), torch.tensor([0.5, float("nan"), 3.0, float("nan")])
-    return same(run_binary("maximum", x, y), torch.fmax(x, y)) and same(run_binary("minimum", x, y), torch.fmin(x, y))
+    return same(run("tl.maximum(x, y)", x, y), torch.fmax(x, y)) and same(
+        run("tl.minimum(x, y)", x, y), torch.fmin(x, y)
+    )
 
 
-@triton.jit
-def libdevice_kernel(x_ptr, out_ptr, OP: tl.constexpr, N: tl.constexpr):
-    offsets = tl.arange(0, N)
-    x = tl.load(x_ptr + offsets)
-    if OP == "tanh":
-        out = libdevice.tanh(x)
-    elif OP == "erf":
-        out = libdevice.erf(x)
-    elif OP == "exp":
-        out = libdevice.exp(x)
-    elif OP == "exp2":
-        out = libdevice.exp2(x)
-    elif OP == "expm1":
-        out = libdevice.expm1(x)
-    elif OP == "log":
-        out = libdevice.log(x)
-    elif OP == "log1p":
-        out = libdevice.log1p(x)
-    elif OP == "rsqrt":
-        out = libdevice.rsqrt(x)
-    elif OP == "sqrt":
-        out = libdevice.sqrt(x)
-    elif OP == "pow":
-        out = libdevice.pow(x, 3.0)
-    elif OP == "atan":
-        out = libdevice.atan(x)
-    elif OP == "sinh":
-        out = libdevice.sinh(x)
-    elif OP == "acosh":
-        out = libdevice.acosh(x + 1.0)
-    elif OP == "erfinv":
-        out = libdevice.erfinv(x / 8)
-    elif OP == "normcdf":
-        out = libdevice.normcdf(x)
-    elif OP == "lgamma":
-        out = libdevice.lgamma(x)
-    elif OP == "fast_dividef":
-        out = libdevice.fast_dividef(x, 3.0)
-    elif OP == "rint":
-        out = libdevice.rint(x)
-    elif OP == "round":
-        out = libdevice.round(x)
-    elif OP == "trunc":
-        out = libdevice.trunc(x)
-    elif OP == "fast_tanhf":
-        out = libdevice.tanh(x)
-    elif OP == "div_rn":
-        out = libdevice.div_rn(x, 3.0)
-    elif OP == "isnan":
-        out = tl.where(libdevice.isnan(tl.sqrt(1.0 - x)), 1.0, 0.0)
-    tl.store(out_ptr + offsets, out)
-
-
-@triton.jit
-def masked_load_kernel(x_ptr, out_ptr, n, WAY: tl.constexpr, N: tl.constexpr):
-    offsets = tl.arange(0, N)
-    if WAY == "mask":
-        x = tl.load(x_ptr + offsets, mask=offsets < n)
-    elif WAY == "other":
-        x = tl.load(x_ptr + offsets, mask=offsets < n, other=0)
-    elif WAY == "scalar":
-        x = tl.load(x_ptr + n, mask=n < 0) + tl.zeros((N,), x_ptr.dtype.element_ty)
-    elif WAY == "block pointer":
-        x = tl.load(tl.make_block_ptr(x_ptr, (n,), (1,), (0,), (N,), (0,)), boundary_check=(0,))
-    elif WAY == "padding":
-        x = tl.load(tl.make_block_ptr(x_ptr, (n,), (1,), (0,), (N,), (0,)), boundary_check=(0,), padding_option="zero")
-    elif WAY == "descriptor":
-        x = tl.make_tensor_descriptor(x_ptr, [n], [1], [N]).load([0])
-    tl.store(out_ptr + offsets, x)
+BLOCK = "tl.load(tl.make_block_ptr(x_ptr, (n,), (1,), (0,), (N,), (0,)), boundary_check=(0,)"
+#: Ways to load the first n of N.
+LOADS = {
+    "mask": "tl.load(x_ptr + offsets, mask=offsets < n)",
+    "other": "tl.load(x_ptr + offsets, mask=offsets < n, other=0)",
+    "scalar": "tl.load(x_ptr + n, mask=n < 0) + tl.zeros((N,), x_ptr.dtype.element_ty)",
+    "block pointer": f"{BLOCK})",
+    "padding": f"{BLOCK}, padding_option='zero')",
+    "descriptor": "tl.make_tensor_descriptor(x_ptr, [n], [1], [N]).load([0])",
+}
 
 
 def load_eight_of_sixteen(way, dtype):
     """The first 8 of 16 ones through a masked load that covers all 16."""
-    x, out = torch.ones(16).to(dtype), torch.zeros(16).to(dtype)
-    masked_load_kernel[(1,)](x, out, 8, WAY=way, N=16)
-    return out
+    return run(LOADS[way], torch.ones(16).to(dtype), n=8)
 
 
 #: Triton 3.9 has no block pointers any more.
@@ -403,34 +301,26 @@ def lanes_with_other_or_padding_keep_it():
     return all(out.tolist() == [1.0] * 8 + [0.0] * 8 for out in outs)
 
 
-def register_libdevice():
-    torch_of = {
-        "pow": lambda x: x**3,
-        "acosh": lambda x: torch.acosh(x + 1),
-        "erfinv": lambda x: torch.erfinv(x / 8),
-        "normcdf": torch.special.ndtr,
-        "fast_dividef": lambda x: x / 3,
-        "div_rn": lambda x: x / 3,
-        "rint": torch.round,
-        "round": lambda x: torch.floor(x + 0.5),
-        "isnan": lambda x: (x > 1).double(),
-        "fast_tanhf": torch.tanh,
-    }
-    names = "tanh erf exp exp2 expm1 log log1p rsqrt sqrt atan sinh lgamma trunc".split()
-    for name, function in {**{n: getattr(torch, n) for n in names}, **torch_of}.items():
-
-        def check(name=name, function=function):
-            x = torch.cat(
-                [torch.rand(61, generator=torch.Generator().manual_seed(10)) * 6 + 0.01, torch.tensor([0.5, 2.5, 3.5])]
-            )
-            out = torch.empty_like(x)
-            libdevice_kernel[(1,)](x, out, OP=name, N=64)
-            return torch.allclose(out.double(), function(x.double()), rtol=2e-7, atol=1e-7)
-
-        CASES[f"libdevice_{name}"] = check
+def right_from_libdevice(expression, function):
+    x = torch.rand(61, generator=torch.Generator().manual_seed(10)) * 6 + 0.01
+    x = torch.cat([x, torch.tensor([0.5, 2.5, 3.5])])
+    return torch.allclose(run(expression, x).double(), function(x.double()), rtol=2e-7, atol=1e-7)
 
 
-register_libdevice()
+NAMES = "tanh erf exp exp2 expm1 log log1p rsqrt sqrt atan sinh lgamma trunc".split()
+for name, (expression, function) in {
+    **{name: (f"libdevice.{name}(x)", getattr(torch, name)) for name in NAMES},
+    "pow": ("libdevice.pow(x, 3.0)", lambda x: x**3),
+    "acosh": ("libdevice.acosh(x + 1.0)", lambda x: torch.acosh(x + 1)),
+    "erfinv": ("libdevice.erfinv(x / 8)", lambda x: torch.erfinv(x / 8)),
+    "normcdf": ("libdevice.normcdf(x)", torch.special.ndtr),
+    "fast_dividef": ("libdevice.fast_dividef(x, 3.0)", lambda x: x / 3),
+    "div_rn": ("libdevice.div_rn(x, 3.0)", lambda x: x / 3),
+    "rint": ("libdevice.rint(x)", torch.round),
+    "round": ("libdevice.round(x)", lambda x: torch.floor(x + 0.5)),
+    "isnan": ("tl.where(libdevice.isnan(tl.sqrt(1.0 - x)), 1.0, 0.0)", lambda x: (x > 1).double()),
+}.items():
+    CASES[f"libdevice_{name}"] = lambda e=expression, f=function: right_from_libdevice(e, f)
 
 
 @triton.jit

@@ -73,27 +73,25 @@ def test_install_twice_changes_nothing():
 
 
 def test_a_grid_that_is_no_tuple_is_refused():
-    with pytest.raises(TypeError, match=r"binary_kernel\[1\]: a grid is a tuple .* write binary_kernel\[\(1,\)\]"):
-        interpreter_cases.binary_kernel[1](torch.ones(4), torch.ones(4), torch.ones(4), "add", 4)
+    with pytest.raises(TypeError, match=r"kernel\[1\]: a grid is a tuple .* write kernel\[\(1,\)\]"):
+        interpreter_cases.kernel_of("x + y")[1](torch.ones(4), torch.ones(4), torch.ones(4), 0, 4)
 
 
 def test_used_names_what_a_kernel_needed():
     interpreter.used(reset=True)
     x = torch.ones(8)
-    interpreter_cases.run_binary("add", x)
+    interpreter_cases.run("x + y", x)
     assert interpreter.used(reset=True) == []
-    interpreter_cases.run_binary("add", x.bfloat16())
+    interpreter_cases.run("x + y", x.bfloat16())
     assert interpreter.used(reset=True) == ["bf16"]
-    interpreter_cases.run_binary("cast", x, out_dtype=torch.bfloat16)
+    interpreter_cases.run("x", x, out_dtype=torch.bfloat16)
     assert interpreter.used(reset=True) == ["bf16 cast"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["libdevice_kernel"])
-def test_what_a_gpu_refuses_is_refused(name, dtype):
-    x = torch.ones(64, dtype=dtype)
+def test_what_a_gpu_refuses_is_refused(dtype):
     with pytest.raises(Exception, match="KeyError"):
-        getattr(interpreter_cases, name)[(1,)](x, x.clone(), OP="tanh", N=64)
+        interpreter_cases.run("libdevice.tanh(x)", torch.ones(64, dtype=dtype))
 
 
 def test_unknown_internals_are_named(monkeypatch):
@@ -152,10 +150,10 @@ def test_an_error_in_a_kernel_ends_with_its_place(monkeypatch, deep, line, messa
 
 
 @pytest.mark.parametrize(("grid", "message"), [
-    ((1, 65_536), "binary_kernel: 65,536 programs on axis 1 of the grid, and a GPU takes at most 65,535 there"),
-    (lambda arguments: (2, 1, 70_000), "binary_kernel: 70,000 programs on axis 2"),
-    ((2**31,), "binary_kernel: 2,147,483,648 programs on axis 0 of the grid, and a GPU takes at most 2,147,483,647"),
+    ((1, 65_536), "kernel: 65,536 programs on axis 1 of the grid, and a GPU takes at most 65,535 there"),
+    (lambda arguments: (2, 1, 70_000), "kernel: 70,000 programs on axis 2"),
+    ((2**31,), "kernel: 2,147,483,648 programs on axis 0 of the grid, and a GPU takes at most 2,147,483,647"),
 ])  # fmt: skip
 def test_more_programs_than_a_gpu_takes_are_refused(grid, message):
     with pytest.raises(RuntimeError, match=message):
-        interpreter_cases.binary_kernel[grid](torch.ones(4), torch.ones(4), torch.ones(4), "add", 4)
+        interpreter_cases.kernel_of("x + y")[grid](torch.ones(4), torch.ones(4), torch.ones(4), 0, 4)
