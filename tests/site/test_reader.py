@@ -1,12 +1,10 @@
 """What leads a reader through the site: the learning path, the line under a title, the glossary, shared variables."""
 
 import html
-import json
 import re
 import tomllib
 from urllib.parse import urljoin
 
-import jsonschema
 import pytest
 import yaml
 from mkdocs.config import load_config
@@ -367,16 +365,18 @@ def test_the_workflow_checks_before_it_publishes():
     assert list(place.values()) == sorted(place.values())
 
 
-def test_the_citation_is_valid_and_agrees_with_the_project():
-    """Against the schema of the Citation File Format 1.2.0 (citation-file-format project, CC BY 4.0)."""
+def test_the_citation_has_what_the_format_asks_for_and_agrees_with_the_project():
+    """Citation File Format 1.2.0: which keys there must be, and of which kind those are that ours has."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    schema = json.loads((ROOT / "tests/site/cff-1.2.0.schema.json").read_text())
-    jsonschema.Draft7Validator(schema).validate(citation)
+    assert {key: type(value) for key, value in citation.items()} == {
+        "cff-version": str, "message": str, "title": str, "abstract": str, "type": str, "authors": list, "version": str,
+        "license": str, "keywords": list,
+    }  # fmt: skip
+    assert (citation["cff-version"], citation["type"]) == ("1.2.0", "software")
+    assert [{key: type(value) for key, value in author.items()} for author in citation["authors"]] == [{"name": str}]
+    assert len(set(citation["keywords"])) == len(citation["keywords"]) and {*map(type, citation["keywords"])} == {str}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
-    assert not {"repository-code", "url"} & set(citation), "an address that is not known here"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft7Validator(schema).validate({**citation, "licence": "Apache-2.0"})
 
 
 def test_a_guide_quotes_a_recorded_run(site):
