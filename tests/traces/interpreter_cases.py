@@ -39,22 +39,30 @@ KERNEL = """
 def kernel(x_ptr, y_ptr, out_ptr, n, N: tl.constexpr):
     offsets = tl.arange(0, N)
     x, y = tl.load(x_ptr + offsets), tl.load(y_ptr + offsets)
+    BEFORE
     tl.store(out_ptr + offsets, EXPRESSION)
 """
 
 
-def kernel_of(expression):
-    """A kernel that stores an expression of the blocks `x` and `y`. Triton reads its source, as a debugger would."""
-    place, text = f"<{expression}>", KERNEL.replace("EXPRESSION", expression)
-    linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place
-    scope = dict(triton=triton, tl=tl, libdevice=libdevice, __name__=__name__)
-    exec(compile(text, place, "exec"), scope)
+def place(code):
+    """The name of the file of a kernel that has none."""
+    return f"<{code}>"
+
+
+def kernel_of(code, **names):
+    """A kernel that stores an expression of the blocks `x` and `y`, after other statements, each of which ends with a
+    semicolon. Triton reads its source, as a debugger would."""
+    before, _, expression = code.rpartition("; ")
+    text = KERNEL.replace("BEFORE", before.replace("; ", "\n    ")).replace("EXPRESSION", expression)
+    linecache.cache[place(code)] = len(text), None, text.splitlines(keepends=True), place(code)
+    scope = dict(triton=triton, tl=tl, libdevice=libdevice, __name__=__name__, **names)
+    exec(compile(text, place(code), "exec"), scope)
     return scope["kernel"]
 
 
-def run(expression, x, y=None, out_dtype=None, n=0):
+def run(code, x, y=None, out_dtype=None, n=0):
     out = torch.zeros(x.shape, dtype=out_dtype or x.dtype)
-    kernel_of(expression)[(1,)](x, x if y is None else y, out, n, N=x.numel())
+    kernel_of(code)[(1,)](x, x if y is None else y, out, n, N=x.numel())
     return out
 
 

@@ -15,10 +15,10 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tests.traces import language_helpers as helpers
+from tests.traces.interpreter_cases import kernel_of, place
 
 CASES = {}
 FOUR: tl.constexpr = tl.constexpr(4)
@@ -300,40 +300,30 @@ def a_descriptor_with_strides():
 
 
 # ---- atomics ----
-@triton.jit
-def atomics_kernel(x_ptr, out_ptr, before_ptr, KIND: tl.constexpr, N: tl.constexpr):
-    offs = tl.arange(0, N)
-    x = tl.load(x_ptr + offs)
-    to, mask = out_ptr + offs // 2, offs < N - 1
-    if KIND == "add":
-        before = tl.atomic_add(to, x, mask=mask, sem="relaxed")
-    elif KIND == "max":
-        before = tl.atomic_max(to, x, mask=mask)
-    elif KIND == "min":
-        before = tl.atomic_min(to, x, mask=mask, scope="cta")
-    elif KIND == "and":
-        before = tl.atomic_and(to, x, mask=mask)
-    elif KIND == "or":
-        before = tl.atomic_or(to, x, mask=mask)
-    elif KIND == "xor":
-        before = tl.atomic_xor(to, x, mask=mask)
-    elif KIND == "xchg":
-        before = tl.atomic_xchg(out_ptr + offs, x, mask=mask)
-    else:
-        before = tl.atomic_cas(out_ptr + offs, tl.zeros_like(x), x)
-    tl.store(before_ptr + offs, before, mask=mask)
+#: Two lanes meet, or each has a place of its own. `y` is what is changed; what was there before is the result.
+TO, MASK = "y_ptr + offsets // 2, x", "mask=offsets < N - 1"
+ATOMICS = {kind: f"tl.atomic_{kind}({TO}, {MASK})" for kind in ("max", "and", "or", "xor")} | {
+    "add": f"tl.atomic_add({TO}, {MASK}, sem='relaxed')",
+    "min": f"tl.atomic_min({TO}, {MASK}, scope='cta')",
+    "xchg": f"tl.atomic_xchg(y_ptr + offsets, x, {MASK})",
+    "cas": "tl.atomic_cas(y_ptr + offsets, tl.zeros_like(x), x)",
+}
 
 
 def atomics(kind, dtype):
     x = numbers(8, dtype=dtype)
     out, before = numbers(8, dtype=dtype) // 2, torch.zeros(8, dtype=dtype)
-    atomics_kernel[(2,)](x, out, before, kind, 8)
+    kernel_of(found_before(kind))[(2,)](x, out, before, 8, N=8)
     return [out, before]
 
 
-for kind in "add max min and or xor xchg cas".split():
+def found_before(kind):
+    return f"before = {ATOMICS[kind]}; tl.where(offsets < N - 1, before, 0)"
+
+
+for kind in ATOMICS:
     CASES[f"atomic_{kind}"] = lambda kind=kind: atomics(kind, torch.int32)
-for kind in "add max min xchg".split():
+for kind in ("add", "max", "min", "xchg"):
     CASES[f"atomic_{kind}_of_floats"] = lambda kind=kind: atomics(kind, torch.float32)
 
 
@@ -362,96 +352,53 @@ def add_and_count(a, n, b, m):
     return a + b, n + m
 
 
-@triton.jit
-def blocks_kernel(x_ptr, out_ptr, KIND: tl.constexpr, N: tl.constexpr):
-    offs = tl.arange(0, N)
-    x = tl.load(x_ptr + offs)
-    y = x
-    if KIND == "sort":
-        y = tl.sort(x)
-    elif KIND == "sort down":
-        y = tl.sort(x, descending=True)
-    elif KIND == "topk":
-        y = tl.topk(tl.reshape(x, (2, N // 2)), N // 4).reshape((N // 2,)).to(x.dtype)
-        y = tl.join(y, y).reshape((N,))
-    elif KIND == "histogram":
-        y = tl.histogram((x + 11).to(tl.int32) // 4, N)
-    elif KIND == "gather":
-        y = tl.gather(x, (offs * 3) % N, axis=0)
-    elif KIND == "cumsum":
-        y = tl.cumsum(x, axis=0) + tl.cumprod(tl.where(offs < 3, x, 1), axis=0)
-    elif KIND == "scan":
-        y, n = tl.associative_scan((x, offs), 0, add_and_count)
-        y += n
-    elif KIND == "reduce":
-        total, n = tl.reduce((x, offs), 0, add_and_count)
-        y = x + total + n
-    elif KIND == "extrema":
-        low, where = tl.min(x, axis=0, return_indices=True)
-        y = (
-            x
-            + low * 2
-            + where
-            + tl.argmax(x, axis=0)
-            + tl.max(tl.reshape(x, (2, N // 2)), axis=1, keep_dims=True).sum()
-        )
-    elif KIND == "any":
-        y = x + tl.sum((x > 0).to(tl.int32)) + tl.xor_sum(offs, axis=0)
-    elif KIND == "shapes":
-        z = tl.reshape(x, (2, N // 2))
-        z = tl.trans(z) + tl.permute(z, (1, 0))
-        z = tl.expand_dims(tl.view(z, (N,)), 0).broadcast_to(1, N)
-        y = tl.ravel(z) + tl.flip(x, 0)
-    elif KIND == "split":
-        a, b = tl.split(tl.reshape(x, (N // 2, 2)))
-        y = tl.reshape(tl.join(b, a), (N,)) + tl.reshape(tl.cat(a, b, can_reorder=True), (N,)) * 0 + tl.interleave(a, b)
-    elif KIND == "swizzle":
-        i, j = tl.swizzle2d(offs // 4, offs % 4, N // 4, 4, 2)
-        y = i * 10 + j
-    elif KIND == "philox":
-        y = (tl.randint(7, offs) & 255) + (tl.rand(7, offs) * 256).to(tl.int32)
-    elif KIND == "softmax":
-        y = tl.where(tl.softmax(x.to(tl.float32)) >= 0.0, tl.sigmoid(x.to(tl.float32)) > 0.5, False).to(tl.int32)
-    elif KIND == "bits":
-        y = x.to(tl.int32)
-        y = (y << 2) ^ (y >> 1) | (y & 3) + (~y)
-        y = y.to(tl.float32).to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
-    elif KIND == "math":
-        y = tl.floor(x / 2) + tl.ceil(x / 3) + tl.abs(x) + tl.sqrt(x * x) + tl.fma(x, x, x) + tl.clamp(x, -1, 1)
-    elif KIND == "whole numbers":
-        i = x.to(tl.int32)
-        y = tl.cdiv(offs, 3) + tl.umulhi(offs.to(tl.uint32), offs.to(tl.uint32)).to(tl.int32) + (-i) + i % 4 + i // 2
-    elif KIND == "hints":
-        y = tl.load(
-            tl.multiple_of(tl.max_contiguous(x_ptr + offs, N), N), cache_modifier=".cg", eviction_policy="evict_last"
-        )
-        tl.assume(offs.shape[0] == N)
-        tl.device_assert(N > 1, "more than one")
-        tl.device_print("y", offs)
-    elif KIND == "libdevice":
-        y = libdevice.abs(x) + libdevice.rint(x / 2) * 0 + libdevice.floor(x)
-    elif KIND == "methods":
-        y = x.sum() + x.max() + x.min() + x.abs().to(x.dtype) + x.cumsum(0) + x.argmax(0)
-    tl.store(out_ptr + offs, y)
+#: What is computed of `x`, sixteen numbers, and of `offsets`.
+BLOCKS = {
+    "sort": "tl.sort(x)",
+    "sort down": "tl.sort(x, descending=True)",
+    "topk": "top = tl.topk(tl.reshape(x, (2, N // 2)), N // 4).reshape((N // 2,)).to(x.dtype); "
+    "tl.join(top, top).reshape((N,))",
+    "histogram": "tl.histogram((x + 11).to(tl.int32) // 4, N)",
+    "gather": "tl.gather(x, (offsets * 3) % N, axis=0)",
+    "cumsum": "tl.cumsum(x, axis=0) + tl.cumprod(tl.where(offsets < 3, x, 1), axis=0)",
+    "scan": "total, n = tl.associative_scan((x, offsets), 0, add_and_count); total += n; total",
+    "reduce": "total, n = tl.reduce((x, offsets), 0, add_and_count); x + total + n",
+    "extrema": "low, where = tl.min(x, axis=0, return_indices=True); "
+    "x + low * 2 + where + tl.argmax(x, axis=0) + tl.max(tl.reshape(x, (2, N // 2)), axis=1, keep_dims=True).sum()",
+    "any": "x + tl.sum((x > 0).to(tl.int32)) + tl.xor_sum(offsets, axis=0)",
+    "shapes": "z = tl.reshape(x, (2, N // 2)); z = tl.trans(z) + tl.permute(z, (1, 0)); "
+    "z = tl.expand_dims(tl.view(z, (N,)), 0).broadcast_to(1, N); tl.ravel(z) + tl.flip(x, 0)",
+    "split": "a, b = tl.split(tl.reshape(x, (N // 2, 2))); tl.reshape(tl.join(b, a), (N,)) "
+    "+ tl.reshape(tl.cat(a, b, can_reorder=True), (N,)) * 0 + tl.interleave(a, b)",
+    "swizzle": "i, j = tl.swizzle2d(offsets // 4, offsets % 4, N // 4, 4, 2); i * 10 + j",
+    "philox": "(tl.randint(7, offsets) & 255) + (tl.rand(7, offsets) * 256).to(tl.int32)",
+    "softmax": "tl.where(tl.softmax(x.to(tl.float32)) >= 0.0, tl.sigmoid(x.to(tl.float32)) > 0.5, False).to(tl.int32)",
+    "bits": "y = x.to(tl.int32); y = (y << 2) ^ (y >> 1) | (y & 3) + (~y); "
+    "y.to(tl.float32).to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)",
+    "whole numbers": "i = x.to(tl.int32); high = tl.umulhi(offsets.to(tl.uint32), offsets.to(tl.uint32)); "
+    "tl.cdiv(offsets, 3) + high.to(tl.int32) + (-i) + i % 4 + i // 2",
+    "hints": "places = tl.multiple_of(tl.max_contiguous(x_ptr + offsets, N), N); tl.assume(offsets.shape[0] == N); "
+    "tl.device_assert(N > 1, 'more than one'); tl.device_print('x', offsets); "
+    "tl.load(places, cache_modifier='.cg', eviction_policy='evict_last')",
+    "methods": "x.sum() + x.max() + x.min() + x.abs().to(x.dtype) + x.cumsum(0) + x.argmax(0)",
+}
+FLOATS = {
+    "math": "tl.floor(x / 2) + tl.ceil(x / 3) + tl.abs(x) + tl.sqrt(x * x) + tl.fma(x, x, x) + tl.clamp(x, -1, 1)",
+    "libdevice": "libdevice.abs(x) + libdevice.rint(x / 2) * 0 + libdevice.floor(x)",
+}
 
 
-def blocks(kind, dtype=torch.float32):
+def blocks(code, dtype=torch.float32):
     x = numbers(16, dtype=dtype)
     out = out_like(x, dtype=torch.float32)
-    blocks_kernel[(1,)](x, out, kind, 16)
+    kernel_of(code, add_and_count=add_and_count)[(1,)](x, x, out, 16, 16)
     return [out]
 
 
-for kind in (
-    "sort, sort down, topk, gather, cumsum, scan, reduce, extrema, any, shapes, split, bits, whole numbers, hints, "
-    "histogram, swizzle, philox, softmax, methods"
-).split(", "):
-    CASES[f"blocks_{kind}".replace(" ", "_")] = lambda kind=kind: blocks(kind)
-    CASES[f"blocks_{kind}_of_int32".replace(" ", "_")] = lambda kind=kind: blocks(kind, torch.int32)
-
-
-CASES["blocks_math"] = lambda: blocks("math")
-CASES["blocks_libdevice"] = lambda: blocks("libdevice")
+for kind, code in (BLOCKS | FLOATS).items():
+    CASES[f"blocks_{kind}".replace(" ", "_")] = lambda code=code: blocks(code)
+    if kind in BLOCKS:
+        CASES[f"blocks_{kind}_of_int32".replace(" ", "_")] = lambda code=code: blocks(code, torch.int32)
 
 
 @triton.jit
@@ -639,6 +586,10 @@ def a_table_of_addresses():
     out = torch.zeros(16)
     pointers_kernel[(2,)](torch.tensor([x.data_ptr() for x in xs]), out, 8)
     return [out]
+
+
+#: Where the statements of all of these kernels stand.
+FILES = [__file__, helpers.__file__, *map(place, [*BLOCKS.values(), *FLOATS.values(), *map(found_before, ATOMICS)])]
 
 
 def data(outs) -> list:

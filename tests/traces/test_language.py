@@ -42,7 +42,7 @@ def test_as_in_triton(name, plainly):
 @pytest.mark.parametrize("name", language_cases.CASES)
 def test_as_in_triton_while_it_is_recorded(name, plainly):
     with WatchedMemory() as watched:
-        recorder = Recorder([language_cases.__file__, language_cases.helpers.__file__], watched)
+        recorder = Recorder(language_cases.FILES, watched)
         with recorder.running():
             found = language_cases.given(name)
     assert found == expected(name, plainly)
