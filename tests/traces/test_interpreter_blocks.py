@@ -13,6 +13,8 @@ if not device.INTERPRET:
 import triton
 import triton.language as tl
 
+from tests.traces import interpreter_cases
+
 FP8 = {torch.float8_e4m3fn: tl.float8e4nv, torch.float8_e5m2: tl.float8e5}
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
@@ -146,33 +148,9 @@ def test_a_histogram_counts_nothing_beyond_its_last_bin(masked):
     assert torch.equal(out, x.bincount(minlength=8).int())
 
 
-@triton.jit
-def cast_kernel(x_ptr, out_ptr, ROUNDING: tl.constexpr, N: tl.constexpr):
-    offsets = tl.arange(0, N)
-    x = tl.load(x_ptr + offsets)
-    tl.store(out_ptr + offsets, x.to(out_ptr.dtype.element_ty, fp_downcast_rounding=ROUNDING))
-
-
-@triton.jit
-def plain_cast_kernel(x_ptr, out_ptr, N: tl.constexpr):
-    offsets = tl.arange(0, N)
-    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets))
-
-
-@triton.jit
-def twice_kernel(x_ptr, out_ptr, N: tl.constexpr):
-    offsets = tl.arange(0, N)
-    x = tl.load(x_ptr + offsets)
-    tl.store(out_ptr + offsets, (x + x).to(tl.float32))
-
-
 def cast(x, dtype, rounding=None):
-    out = torch.empty(x.shape, dtype=dtype)
-    if rounding:
-        cast_kernel[(1,)](x, out, ROUNDING=rounding, N=x.numel())
-    else:
-        plain_cast_kernel[(1,)](x, out, N=x.numel())
-    return out
+    code = f"x.to(out_ptr.dtype.element_ty, fp_downcast_rounding={rounding!r})" if rounding else "x"
+    return interpreter_cases.run(code, x, out_dtype=dtype)
 
 
 def same(got, want):
@@ -240,7 +218,7 @@ def test_a_cast_that_the_compiler_lacks_is_refused(x, dtype, rounding, message):
 @pytest.mark.parametrize("float8", FP8, ids=str)
 def test_arithmetic_on_float8_is_refused(float8):
     with pytest.raises(Exception, match="the compiler has no arithmetic on fp8"):
-        twice_kernel[(1,)](torch.ones(4).to(float8), torch.empty(4), N=4)
+        interpreter_cases.run("(x + x).to(tl.float32)", torch.ones(4).to(float8))
 
 
 # ---------------------------------------------------------------- threads
