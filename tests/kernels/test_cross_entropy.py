@@ -61,6 +61,11 @@ def assert_right(module, logits, labels, upstream=None, block=None, in_place=Fal
     function = in_blocks(module, block, in_place) if block else public
     ours = lambda logits: function(logits, labels, **options)  # noqa: E731
     reference = lambda logits: lesson.cross_entropy_loss_reference(logits, labels, **options)  # noqa: E731
+    assert_losses_right(ours, reference, logits, labels, upstream, in_place)
+
+
+def assert_losses_right(ours, reference, logits, labels, upstream, in_place=False):
+    """As `assert_right`, of two functions of the logits."""
     watched = {} if in_place else dict(logits=logits)
     with harness.unchanged(labels=labels, upstream=upstream, **watched), harness.fenced_allocations():
         actual = harness.gradients(ours, dict(logits=logits.clone() if in_place else logits), upstream)

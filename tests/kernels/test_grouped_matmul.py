@@ -110,23 +110,19 @@ def rows_of_nobody(module):
     assert not found["out"][1].any() and not found["da"][:, 7:].any() and not found["db"][7:].any()
 
 
-def experts_do_not_touch(module):
+def experts_do_not_touch(module, counts=(5, 6, 3), K=10, N=7, dtype=torch.float32, tiles=(SMALL,), sums=SMALL_SUMS):
     """A NaN in one expert's rows, or in its matrix, is in that expert's results alone. In tiles that reach beyond."""
-    counts, K, N = (5, 6, 3), 10, 7
     offsets = ends(counts)
-    inputs = rows_of(counts, bias=False)
-    a, b = inputs["a"], inputs["b"]
-    for expert, span in enumerate((slice(0, 5), slice(5, 11), slice(11, 14))):
-        bad_a, bad_b = a.clone(), b.clone()
-        bad_a[span], bad_b[expert] = NAN, NAN
-        for first, second in ((bad_a, b), (a, bad_b)):
-            c = module.grouped_rows_forward(first, second, offsets, **SMALL)
+    a, b = rows_of(counts, K=K, N=N, dtype=dtype, bias=False).values()
+    for expert, (end, count) in enumerate(zip(offsets.tolist(), counts)):
+        span, upstream = slice(end - count, end), randn(len(a), N, dtype=dtype)
+        bad_a, bad_b, bad_upstream = a.clone(), b.clone(), upstream.clone()
+        bad_a[span], bad_b[expert], bad_upstream[span] = NAN, NAN, NAN
+        for first, second, options in [(*pair, each) for pair in ((bad_a, b), (a, bad_b)) for each in tiles]:
+            c = module.grouped_rows_forward(first, second, offsets, **options)
             assert bool(c[span].isnan().all()) and int(c.isnan().sum()) == c[span].numel()
-        upstream = randn(14, N)
-        bad_upstream = upstream.clone()
-        bad_upstream[span] = NAN
         for first, second in ((bad_a, upstream), (a, bad_upstream)):
-            dw = module.grouped_sums_forward(first.t(), second, offsets, **SMALL_SUMS)
+            dw = module.grouped_sums_forward(first.t(), second, offsets, **sums)
             assert bool(dw[expert].isnan().all()) and int(dw.isnan().sum()) == K * N
 
 

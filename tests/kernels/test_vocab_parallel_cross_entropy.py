@@ -17,6 +17,7 @@ from annotated_examples.distributed import vocab_parallel_cross_entropy as lesso
 from annotated_examples.distributed import vocab_parallel_entropy as entropy
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, mutant_test, randn
+from tests.kernels.test_cross_entropy import assert_losses_right
 
 EVEN, UNEVEN, EMPTY, ALONE = (0, 8, 16, 21), (0, 5, 6, 21), (0, 16, 16, 21, 21), (0, 21)
 CUTS = {"even": EVEN, "uneven": UNEVEN, "empty": EMPTY, "alone": ALONE}
@@ -84,15 +85,7 @@ def assert_right(module, logits, labels, cuts=UNEVEN, vocab=None, upstream=None,
 
     upstream = randn(len(labels)) if upstream is None else upstream
     ours = lambda logits: function(logits, labels, **options)  # noqa: E731
-    with harness.unchanged(logits=logits, labels=labels), harness.fenced_allocations():
-        actual = harness.gradients(ours, dict(logits=logits), upstream)
-    pytorch = harness.gradients(reference, dict(logits=logits), upstream)
-    exact = harness.gradients(reference, dict(logits=logits.double()), upstream.double())
-    accuracy.check("losses", actual["out"], reference(logits.float()), exact["out"])
-    assert actual["dlogits"].dtype == logits.dtype
-    at_label = torch.arange(logits.shape[-1], device=DEVICE) == labels.long()[:, None]
-    for where, mask in (("at the labels", at_label), ("beside the labels", ~at_label)):
-        accuracy.check(f"dlogits {where}", *(g["dlogits"][mask] for g in (actual, pytorch, exact)))
+    assert_losses_right(ours, reference, logits, labels, upstream)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
