@@ -55,6 +55,11 @@ ADDED = {
         "tests/judge/test_replay.py", "tests/judge/test_sanitizers.py",
     ],
     "another engine for the site": ["academy/site/with_zensical.py", "tests/site/test_engines.py"],
+    "further operations": [
+        "annotated_examples/classics/linear_token_logprobs.py", "annotated_examples/classics/token_logprobs.py",
+        "docs/figures/logprobs.py", "operations/linear_token_logprobs.py", "operations/token_logprobs.py",
+        "tests/kernels/test_linear_token_logprobs.py", "tests/kernels/test_token_logprobs.py",
+    ],
 }  # fmt: skip
 DATA = {".toml", ".yml", ".yaml", ".json"}
 #: Folders that are counted one by one below, and not as a whole.
