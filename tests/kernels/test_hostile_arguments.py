@@ -7,6 +7,7 @@ import torch
 
 from academy.judge import public
 from operations.linear import under_older_scales
+from operations.policy_loss import constants
 from tests.kernels import hostile_arguments
 from tests.kernels.harness import DEVICE
 
@@ -26,6 +27,10 @@ def called(case):
     if case.function == "rope":
         angles = torch.arange(6 * 12, device=DEVICE).view(6, 12) / 10
         inputs |= dict(cos=angles.cos(), sin=angles.sin())
+    if case.function == "grpo_loss":
+        inputs |= dict(zip(("old_logprobs", "advantages"), constants(inputs["logprobs"])))
+    if case.function == "dpo_loss":
+        inputs |= dict(ref_chosen=inputs["chosen"] / 2, ref_rejected=inputs["rejected"] / 2)
     if case.function == "float8_linear_delayed":
         inputs |= under_older_scales(function).keywords
     return function, inputs

@@ -146,6 +146,22 @@ def test_a_temperature_does_to_a_row_what_the_lesson_computes(tau, run):
         assert found["p"] == pytest.approx(torch.softmax(rows[0] * 10 / tau, 0).tolist(), abs=1e-6)
 
 
+@pytest.mark.parametrize("advantage", [-2, -1, 0, 1, 2])
+def test_a_clip_holds_what_the_lesson_holds(advantage, run):
+    import torch
+
+    from annotated_examples.classics.policy_loss import grpo_loss
+
+    for ratio, (low, high) in itertools.product((41, 79, 81, 100, 119, 131, 199), ((20, 20), (5, 30))):
+        found = run("clip", ratio=ratio, advantage=advantage, low=low, high=high)["model"]
+        logprobs = torch.log(torch.tensor([[ratio / 100]])).requires_grad_()
+        constants = torch.zeros(1, 1), torch.tensor([float(advantage)])
+        loss = grpo_loss(logprobs, *constants, clip=(low / 100, high / 100))
+        loss.backward()
+        assert found["term"] == pytest.approx(loss.item(), abs=1e-5)
+        assert found["slope"] == pytest.approx(logprobs.grad.item(), abs=1e-5)
+
+
 def test_l2_order_counts_what_the_kernel_orders(run):
     from academy.site import l2_picture
     from annotated_examples.tutorials.matmul_grouped import program_order
