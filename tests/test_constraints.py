@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 SETS = sorted((ROOT / "constraints").glob("*.txt"))
 #: torch and the triton that its CUDA build requires.
-PAIRS = {"torch-2.11": "3.6.", "torch-2.13": "3.7.", "torch-2.15": "3.9."}
+PAIRS = {"torch-2.11": "3.6.", "torch-2.13": "3.7.", "torch-2.14": "3.8.", "torch-2.15": "3.9."}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 WANTED = [*PROJECT["dependencies"], *(each for extra in PROJECT["optional-dependencies"].values() for each in extra)]
 

@@ -1,11 +1,13 @@
 """What the workflows, templates and hooks name exists, they cover what CONTRIBUTING promises, and may do no more."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -18,6 +20,7 @@ WORKFLOWS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROO
 FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
 
 
+canary = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci/canary.py")))
 JOBS = [(workflow, name) for workflow, content in WORKFLOWS.items() for name in content["jobs"]]
 
 
@@ -54,11 +57,37 @@ def test_the_night_judges_every_public_function_and_runs_all_the_rest():
 
 def test_every_supported_python_and_torch_is_tested():
     matrix = WORKFLOWS["test"]["jobs"]["test"]["strategy"]["matrix"]["include"]
-    pythons = {"3.11", "3.12", "3.13"}
+    pythons = {"3.11", "3.12", "3.13", "3.14"}
     assert {entry["python"] for entry in matrix} == pythons
     assert {entry["torch"] for entry in matrix} == {path.stem.removeprefix("torch-") for path in SETS}
     default = re.search(r"^TORCH +\?= (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)[1]
     assert {entry["python"] for entry in matrix if entry["torch"] == default} == pythons
+
+
+def test_the_canary_may_fail_and_opens_with_what_changed():
+    job, run = WORKFLOWS["canary"]["jobs"]["canary"], lines("canary")
+    newest = max(SETS, key=lambda path: tuple(map(int, re.findall(r"\d+", path.stem))))
+    assert job["continue-on-error"] is True and f"torch-{job['env']['TORCH']}" == newest.stem
+    assert run.index("make ") < run.index("canary.py") < run.index("GITHUB_STEP_SUMMARY") < run.index("pytest")
+    others = [job for workflow, name in JOBS if workflow != "canary" for job in [WORKFLOWS[workflow]["jobs"][name]]]
+    assert not any("continue-on-error" in job for job in others)
+
+
+def test_what_changed_is_said_by_name():
+    before = dict(packages=["numpy 2.4.6", "triton 3.8.0"], names=["tl.advance", "tl.load"])
+    after = dict(packages=["numpy 2.4.6", "triton 3.9.0"], names=["tl.atomic_load", "tl.load"])
+    said = canary.changes(before, after)
+    assert said[2:] == [
+        "- packages, gone: `triton 3.8.0`",
+        "- packages, new: `triton 3.9.0`",
+        "- names, gone: `tl.advance`",
+        "- names, new: `tl.atomic_load`",
+    ]
+    assert canary.changes(after, after)[2:] == ["Nothing: they are the pinned ones."]
+    triton = pytest.importorskip("triton")
+    found = canary.surface()
+    assert f"triton {triton.__version__}" in found["packages"]
+    assert {"tl.atomic_add", "launch option enable_fp_fusion", "interpreter.InterpreterBuilder"} <= set(found["names"])
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)

@@ -46,7 +46,8 @@ _ELEMENTWISE = {
     **dict.fromkeys(["create_minimumf", "create_minnumf"], "min"),
     **{f"create_{name}": name for name in "exp exp2 log log2 sqrt rsqrt sin cos erf fma floor ceil".split()},
     "create_precise_sqrt": "sqrt",
-    "create_precise_divf": "div",
+    **dict.fromkeys(["create_precise_divf", "create_approx_divf"], "div"),
+    "create_fneg": "neg",
     "create_frem": "fmod",
     "create_fabs": "abs",
 }
@@ -204,7 +205,8 @@ def _wrappers(follow: Following) -> dict[str, Callable]:
                 follow.give(out, array.apply(rule, floats, *(follow.numbers(each, name) for each in operands)))
 
     for name, rule in _ELEMENTWISE.items():
-        elementwise(name, rule)
+        if hasattr(builder, name):  # not every release has all
+            elementwise(name, rule)
 
     def moving(name: str, move: Callable) -> None:
         @wraps(name)

@@ -19,7 +19,7 @@ What only makes the interpreter quick is in `academy.interpreter.quick`; `ACADEM
 out. No result depends on it.
 
 Sources: PTX ISA (`cvt.rn.bf16.f32`, `cvt.rn.satfinite.e4m3x2.f32`, `cvt.rz.f16.f32`, `min`/`max` of a NaN), libdevice
-user's guide, `triton/runtime/interpreter.py` of Triton 3.6.0, 3.7.1 and 3.9.0.
+user's guide, `triton/runtime/interpreter.py` of Triton 3.6.0, 3.7.1, 3.8.0 and 3.9.0.
 """
 
 from __future__ import annotations

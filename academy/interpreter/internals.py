@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 #: Versions whose internals the repairs were checked against.
-CHECKED_VERSIONS = ("3.6.0", "3.7.1", "3.9.0")
+CHECKED_VERSIONS = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 
 _BUILDER_METHODS = (
     "binary_op ternary_op unary_op cast_impl create_fp_to_fp create_dot create_fma create_rsqrt create_erf "

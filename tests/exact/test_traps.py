@@ -8,6 +8,7 @@ import torch
 import triton
 import triton.language as tl
 from triton.language import core
+from triton.runtime import interpreter
 
 from academy.exact import residues as r
 from academy.exact.compare import without_rounding
@@ -507,3 +508,30 @@ def test_short_ways_that_another_launch_took_for_good_are_left_too():
     )
     before = each(by_helper_of_another_module, x, w)
     assert torch.equal(each(by_helper_of_another_module, x, w), before)
+
+
+#: Methods of the builder that no kernel hands floats to.
+INTEGERS = set("add iabs idiv maxsi maxui minsi minui mul sdiv srem sub udiv umulhi urem".split())
+
+
+def test_whatever_this_interpreter_does_to_floats_has_a_rule():
+    """Each release brings methods: 3.8 a negation that was a subtraction before, 3.9 an approximate quotient."""
+    handle, builder = interpreter.TensorHandle, interpreter.interpreter_builder
+    without, tried = [], set()
+    with without_rounding() as session:
+
+        def block():
+            floats = np.array([0.5, 2.0, 3.0, 0.75], np.float32)
+            return session.kernels.give(handle(floats, tl.float32), r.embed(floats))
+
+        for name in sorted(name for name in dir(builder) if name.startswith("create_")):
+            for count in (1, 2, 3):
+                try:
+                    out = getattr(builder, name)(*(block() for _ in range(count)))
+                except (AttributeError, AssertionError, LookupError, TypeError, ValueError):
+                    continue  # other operands
+                if isinstance(out, handle) and out.dtype.scalar.is_floating() and out.data.dtype.kind == "f":
+                    tried.add(name.removeprefix("create_"))
+                    without += [name] if getattr(out, "residues", None) is None else []
+    assert {"fadd", "fdiv", "exp", "select", "fma", "cat"} <= tried and INTEGERS & tried
+    assert [name for name in without if name.removeprefix("create_") not in INTEGERS] == []
