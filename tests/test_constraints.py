@@ -55,6 +55,11 @@ def test_a_set_pins_all_that_the_project_asks_for(path):
     assert "make constraints" in path.read_text("utf-8").splitlines()[1]
 
 
+def test_the_page_about_compatibility_lists_the_sets():
+    rows = re.findall(r"^\| `(torch-.*)\.txt` \| (\S+) \| `make ", (ROOT / "docs/compatibility.md").read_text(), re.M)
+    assert rows == [(path.stem, pins(path)["triton"]) for path in SETS]
+
+
 def test_the_set_that_make_installs_is_the_one_that_runs_here():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     default = re.search(r"^TORCH +\?= (.+)$", makefile, re.M)[1]

@@ -101,7 +101,8 @@ def ask(job: dict, key: list | None = None, seconds: float = SECONDS) -> dict:
     """
     if key is None:
         return _ask(job, seconds)
-    key = [dependencies.made_by(*_MACHINERY), sys.version_info[:2], *key]
+    default = os.environ.get("TRITON_DEFAULT_FP_FUSION")  # of kernels that don't say whether to fuse
+    key = [dependencies.made_by(*_MACHINERY), sys.version_info[:2], default, *key]
     return cache.kept(KIND, key, lambda: _ask(job, seconds), keep=_is_whole)
 
 

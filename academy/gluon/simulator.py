@@ -112,7 +112,9 @@ def launched(kernel: JITFunction, *args: Any, grid: Any, warmup: bool = False, *
     if callable(grid):
         names = [parameter.name for parameter in kernel.params]
         grid = grid({**dict(zip(names, args)), **kwargs})
-    options = {name: kwargs.pop(name) for name in ("num_ctas", "num_stages", "maxnreg") if name in kwargs}
+    options = {
+        name: kwargs.pop(name) for name in ("num_ctas", "num_stages", "maxnreg", "enable_fp_fusion") if name in kwargs
+    }
     if options.get("num_ctas", 1) != 1:
         raise NotModelled("the simulator has no clusters: num_ctas must be 1")
     simulate(kernel, grid, *args, seed=watching.seed, **kwargs)

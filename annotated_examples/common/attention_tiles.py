@@ -78,6 +78,7 @@ def heads_at_a_time(rows, q):
 
 def constants(table, q, options, BLOCK_M, BLOCK_N, rows):
     """Everything that is known when a kernel is compiled: the tiles that were asked for, or the best ones, and options.
+    Scaling a score and subtracting from it are one instruction, which a compiler may have to be asked for.
 
     table: TileSizes for heads of up to 64 and of up to 128 numbers. rows: how many rows a program's loop reads at most.
     """
@@ -87,7 +88,7 @@ def constants(table, q, options, BLOCK_M, BLOCK_N, rows):
     tiles = dict(BLOCK_M=BLOCK_M or best.BLOCK_M, BLOCK_N=BLOCK_N or best.BLOCK_N, STAGES=best.STAGES)
     return tiles | dict(
         softcap=options.softcap, D=D, BLOCK_D=max(16, triton.next_power_of_2(D)), WINDOW=options.left != OPEN,
-        HEADS=heads_at_a_time(rows, q), num_warps=best.num_warps, num_stages=best.STAGES,
+        HEADS=heads_at_a_time(rows, q), num_warps=best.num_warps, num_stages=best.STAGES, enable_fp_fusion=True,
     )  # fmt: skip
 
 

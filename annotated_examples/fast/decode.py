@@ -53,7 +53,7 @@ from annotated_examples.common.paged import SHORTEST_PART, capacity_of, load_row
 # - *Base 2.* The step is [[tag: AT-merge]]. Its exponentials are powers of 2, which the hardware has an instruction
 #   for.
 # - *One instruction per score.* Scores arrive unscaled. Multiplying by `factor` and subtracting the maximum is one
-#   fused multiply-add. A soft cap isn't linear, so there the scale comes first.
+#   fused multiply-add, which the launch asks for. A soft cap isn't linear, so there the scale comes first.
 # - *No mask where none is needed.* `MASKED` is known when the kernel is compiled. In the loop over whole tiles the mask
 #   is always true, and the compiler drops it.
 #
@@ -217,7 +217,7 @@ def decode_forward(
         ),
         (Hk, group, capacity, scale, left),
         softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.default_block(D, q.dtype),
-        BLOCK_D=BLOCK_D, STAGES=STAGES, num_warps=4, num_stages=STAGES,
+        BLOCK_D=BLOCK_D, STAGES=STAGES, num_warps=4, num_stages=STAGES, enable_fp_fusion=True,
     )  # fmt: skip
     launch(
         decode_merge_kernel, (B * H,), (parts, lse, None if sinks is None else sinks.contiguous(), o), (H, num_splits),

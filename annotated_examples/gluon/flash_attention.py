@@ -367,7 +367,7 @@ def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BL
         described(o, [1, 1, 64, D]), lse, torch.full((1,), grid, dtype=torch.int32, device=q.device),
         (B * H, H, H // Hk, tiles_m, T, S), float(options.scale * LOG2E.value), D=D,
         HEADS=HEADS or heads_at_a_time(S, q), BLOCK_M=128, BLOCK_N=BLOCK_N, STAGES=STAGES, CAUSAL=options.right == 0,
-        num_warps=4,
+        num_warps=4, enable_fp_fusion=True,
     )  # fmt: skip
     return o, lse
 

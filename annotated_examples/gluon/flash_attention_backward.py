@@ -521,7 +521,7 @@ def attention_backward(
         described(sums, [1, 1, BLOCK_M, D // 2]), *(described(x, [1, 1, 64, D]) for x in (dk, dv)),
         lse2, delta, turn, turn[-2:], (sums, dq, T), (B * Hk, Hk, H // Hk, tiles_m, tiles_n, S), float(options.scale),
         D=D, HEADS=HEADS or (causal_heads(q, H // Hk) if causal else heads), BLOCK_M=BLOCK_M, STAGES=STAGES,
-        CAUSAL=causal, RAGGED=S % 128 > 0, num_warps=4,
+        CAUSAL=causal, RAGGED=S % 128 > 0, num_warps=4, enable_fp_fusion=True,
     )  # fmt: skip
     return dq, dk, dv, None
 

@@ -71,6 +71,27 @@ def test_every_public_function_launched_something(found):
     assert modules - files <= {"huggingface"}, modules - files
 
 
+#: Kernels whose inner loop scales and adds (or subtracts) in one instruction: of attention every score, in a product of
+#: low-bit weights every partial sum. Everywhere else memory or tensor cores decide, or the kernel says `tl.fma`.
+COUNT_ON_FUSION = {
+    "fast/flash_attention.py": {"attention_forward_kernel"},
+    "fast/flash_attention_backward.py": {"attention_backward_queries_kernel", "attention_backward_keys_kernel"},
+    "fast/decode.py": {"decode_split_kernel"},
+    "fast/low_bit/descriptors.py": {"gemm_descriptor_kernel"},
+    "fast/low_bit/many_rows.py": {"gemm_plane_order_kernel"},
+    "gluon/flash_attention.py": {"attention_kernel"},
+    "gluon/flash_attention_backward.py": {"attention_backward_kernel"},
+}
+
+
+def test_what_counts_on_fused_multiply_adds_asks_for_them(found):
+    """Triton 3.10 makes none unasked (tests/guides/test_compiled_claims.py counts them)."""
+    for file, kernels in COUNT_ON_FUSION.items():
+        of_file = [entry for entry in found["found"] if entry["file"].endswith(f"annotated_examples/{file}")]
+        asked = {entry["kernel"]: entry["options"].get("enable_fp_fusion") for entry in of_file}
+        assert {name: asked.get(name) for name in kernels} == dict.fromkeys(kernels, True), file
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("arch", CARDS)
 def test_every_configuration_fits(arch):

@@ -41,6 +41,36 @@ def compiled(kernel, signature, constants, capability=90, aligned=True, **option
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
+OPERATIONS = "x * y + z", "tl.fma", "tl.dot", "tl.exp", "tl.log", "tl.erf"
+
+
+@triton.jit
+def operation_kernel(x_ptr, out_ptr, OPERATION: tl.constexpr):
+    lanes = tl.arange(0, 128)
+    x = tl.load(x_ptr + lanes)
+    y = tl.load(x_ptr + 128 + lanes)
+    if OPERATION == "x * y + z":
+        x = x * y + x
+    if OPERATION == "tl.fma":
+        x = tl.fma(x, y, x)
+    if OPERATION == "tl.exp":
+        x = tl.exp(x)
+    if OPERATION == "tl.log":
+        x = tl.log(x)
+    if OPERATION == "tl.erf":
+        x = tl.erf(x)
+    tl.store(out_ptr + lanes, x)
+    if OPERATION == "tl.dot":
+        tile = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+        tl.store(out_ptr + tile, tl.dot(tl.load(x_ptr + tile), tl.load(x_ptr + tile), input_precision="ieee"))
+
+
+def arithmetic(kernel):
+    """Instructions of float32 in PTX, how they round left out -> how many."""
+    found = re.findall(r"^\s*(fma|mul|add|sub)\.(?:rn\.)?(?:ftz\.)?f32", kernel.asm["ptx"], re.M)
+    return {name: found.count(name) for name in sorted(set(found))}
+
+
 def printed(path, part):
     """The part of a file of snippets that a page shows, as a module."""
     text = (ROOT / path).read_text("utf-8").split(f"[start:{part}]\n")[1].split(f"# --8<-- [end:{part}]")[0]
@@ -172,6 +202,15 @@ def main():
             for work in (True, False)
         ]
         result["instructions"][kernel.__name__] = counts[0] - counts[1]
+    result["fused"] = {
+        str(fused): {
+            operation: arithmetic(
+                compiled(operation_kernel, "*fp32 *fp32", {"OPERATION": operation}, enable_fp_fusion=fused)
+            )
+            for operation in OPERATIONS
+        }
+        for fused in (True, False)
+    }
     for precision in ("ieee", "tf32"):
         code = instructions(compiled(product_kernel, "*fp32 *fp32 *fp32", {"PRECISION": precision}, num_warps=4))
         result[precision] = sorted({name for name in code if "MMA" in name or name == "FFMA"})

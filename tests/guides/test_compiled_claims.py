@@ -94,3 +94,22 @@ def test_a_loop_is_split_for_the_b200_and_hardly_elsewhere():
     assert "on Hopper 3.7.1 ignores it with eight warps, and with four it may fail" in said(
         "docs/reference/triton-language.md"
     )
+
+
+def test_what_a_fused_multiply_add_changes():
+    fused, not_fused = counted()["fused"]["True"], counted()["fused"]["False"]
+    assert (fused["x * y + z"], not_fused["x * y + z"]) == ({"fma": 1}, {"add": 1, "mul": 1})
+    assert {name for name in fused if fused[name] != not_fused[name]} == {"x * y + z"}
+    assert fused["tl.fma"] == {"fma": 1} and fused["tl.dot"] == {"fma": 256}
+    text = said("docs/guides/numerics.md")
+    assert '"ieee": a 32 x 32 tile, in each thread | 256 multiply-adds | 256 |' in text
+    assert "| `tl.exp`, `tl.log`, `tl.erf` | the same | the same |" in text
+
+
+def test_the_release_in_which_fusion_warns_is_the_one_the_page_names():
+    import triton
+    from packaging.version import Version
+    from triton import _utils
+
+    warns = hasattr(_utils, "FP_FUSION_DEFAULT_WARNING")
+    assert warns == (Version("3.9") <= Version(triton.__version__) < Version("3.10"))

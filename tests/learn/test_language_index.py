@@ -85,3 +85,26 @@ def test_dtypes_and_cards_are_as_the_compiler_has_them():
     assert rows["shared memory of a program, at most"] == [f"{card.shared // 1024} KB" for card in known]
     assert rows["SMs"] == [str(card.sms) for card in known]
     assert rows["warps an SM can hold"] == [str(card.threads // 32) for card in known]
+
+
+def test_what_other_releases_have_is_as_the_installed_one_has_it():
+    triton = pytest.importorskip("triton")
+    found = {}
+    for how in ("compiled", "interpreted"):
+        run = python.run([ROOT / "tests/learn/newer_language.py", how])
+        assert run.returncode == 0, run.stderr[-2000:]
+        found |= eval(run.stdout.splitlines()[-1])
+    page = (ROOT / "docs" / language_index.PAGE).read_text("utf-8").partition("## What other releases have")[2]
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| .* \| (from|until) ", line)]
+    here, said = version(triton.__version__), {}
+    for names, when, _ in rows:
+        word, release = when.split()
+        of = names.removesuffix(" in the interpreter").split(" and ")
+        said |= {
+            name.strip("`"): (here >= version(release)) if word == "from" else (here <= version(release)) for name in of
+        }
+    assert found == said
+
+
+def version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")[:2]))

@@ -227,7 +227,7 @@ def descriptor_forward(
         gemm_descriptor_kernel, grid, (*(tiles_of(*each) for each in described), per_group(scales), per_group(zeros)),
         (N, K, number_of(zeros), split_k), W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode,
         GROUP_BLOCKS=group_size // BLOCK_K, EVEN=N % BLOCK_N == 0, PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N,
-        BLOCK_KW=BLOCK_KW, NUM_STAGES=3, num_warps=num_warps,
+        BLOCK_KW=BLOCK_KW, NUM_STAGES=3, num_warps=num_warps, enable_fp_fusion=True,
     )  # fmt: skip
     return reduce_parts(parts, scales, scales_a, out_dtype or a.dtype, channel_scale_mode, pdl)
 

@@ -245,7 +245,7 @@ def plane_order_forward(
         (*described, per_group(scales), per_group(zeros), (a_sums, a_sums.stride(0))),
         (N, K, number_of(zeros), split_k), W_NBITS=W_nbits, W_GROUP_MODE=W_group_mode,
         GROUP_BLOCKS=group_size // BLOCK_K, PDL=pdl, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_KW=BLOCK_KW,
-        NUM_STAGES=3, num_warps=num_warps, **launched_early(pdl),
+        NUM_STAGES=3, num_warps=num_warps, enable_fp_fusion=True, **launched_early(pdl),
     )  # fmt: skip
     return reduce_parts(parts, scales, scales_a, out_dtype or a.dtype, channel_scale_mode, pdl)
 

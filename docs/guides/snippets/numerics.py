@@ -73,6 +73,20 @@ print(((a + b) + c).item(), (a + (b + c)).item())  # → 1.0 0.0
 # --8<-- [end:order]
 
 
+# --8<-- [start:fused]
+@triton.jit
+def square_less_one_kernel(x_ptr, out_ptr):
+    x = tl.load(x_ptr)
+    tl.store(out_ptr, tl.fma(x, x, 0.0) - 1)  # the square is rounded, then the difference
+    tl.store(out_ptr + 1, tl.fma(x, x, -1.0))
+
+
+x, out = torch.tensor([1 + 2**-12], device=device.DEVICE), torch.empty(2, device=device.DEVICE)
+square_less_one_kernel[(1,)](x, out)
+print([y * 2**24 for y in out.tolist()])  # → [8192.0, 8193.0]
+# --8<-- [end:fused]
+
+
 # --8<-- [start:tf32]
 def to_tf32(x, half=0x1000):
     """Keep 10 of the 23 bits of a float32's fraction, rounded to nearest (ties away from zero); with half=0 cut off."""
