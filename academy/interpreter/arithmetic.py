@@ -31,6 +31,7 @@ def repair_arithmetic() -> None:
 
         setattr(builder, name, method)
 
+    builder.create_fma = _fused
     for name in ("ternary_op", "unary_op", "create_fma", "create_rsqrt", "create_erf"):
         through_fp32(name, "bf16")
     builder.unary_op = _rounded_once(builder.unary_op)
@@ -72,6 +73,12 @@ def _select(self, condition, lhs, rhs):
     """A choice between two blocks moves bits and computes nothing, so bfloat16 needs no detour."""
     values = np.where(condition.data, lhs.data, rhs.data)
     return interpreter.TensorHandle(values.astype(rhs.data.dtype, copy=False), rhs.dtype.scalar)
+
+
+def _fused(self, x, y, z):
+    """`tl.fma` rounds once, on a GPU. In float64 the product of two float32 numbers is exact."""
+    values = x.data.astype(np.float64) * y.data + z.data
+    return interpreter.TensorHandle(values.astype(z.data.dtype), z.dtype.scalar)
 
 
 def _rounded_once(original):

@@ -1,6 +1,7 @@
 """Every kernel of every public function compiles for cards of several generations, and fits them; no card is needed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,9 +80,9 @@ COUNT_ON_FUSION = {
     "fast/decode.py": {"decode_split_kernel"},
     "fast/low_bit/descriptors.py": {"gemm_descriptor_kernel"},
     "fast/low_bit/many_rows.py": {"gemm_plane_order_kernel"},
-    "gluon/flash_attention.py": {"attention_kernel"},
-    "gluon/flash_attention_backward.py": {"attention_backward_kernel"},
 }
+#: The same below Triton. Those are launched on a card only, so the launch itself is read.
+GLUON = {"flash_attention.py": "attention_kernel", "flash_attention_backward.py": "attention_backward_kernel"}
 
 
 def test_what_counts_on_fused_multiply_adds_asks_for_them(found):
@@ -90,6 +91,10 @@ def test_what_counts_on_fused_multiply_adds_asks_for_them(found):
         of_file = [entry for entry in found["found"] if entry["file"].endswith(f"annotated_examples/{file}")]
         asked = {entry["kernel"]: entry["options"].get("enable_fp_fusion") for entry in of_file}
         assert {name: asked.get(name) for name in kernels} == dict.fromkeys(kernels, True), file
+    for file, kernel in GLUON.items():
+        text = (store.ROOT / "annotated_examples/gluon" / file).read_text("utf-8")
+        (launch,) = re.findall(rf"^    {kernel}\[\(.*?^    \)", text, re.M | re.S)
+        assert "enable_fp_fusion=True" in launch
 
 
 @pytest.mark.nightly

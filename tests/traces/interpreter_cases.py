@@ -88,6 +88,13 @@ for name, (expression, function) in {
     x, y = random(seed=1), random(seed=2)
     CASES[f"bf16_{name}"] = lambda e=expression, x=x, y=y, f=function: same(run(e, x, y), f(x, y))
 
+
+@case
+def a_fused_multiply_add_rounds_once():
+    pairs = [(random(dtype, seed=1), random(dtype, seed=2)) for dtype in (FP32, FP16)]
+    return all(same(run_binary("fma", x, y), (x.double() * y.double() + x.double()).to(x.dtype)) for x, y in pairs)
+
+
 #: Ties in both directions, the step to infinity, subnormals, infinities, NaN.
 HOSTILE = torch.tensor(
     [

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 #: Right without repairs too, at least on some version of Triton: these guard the repaired code against going wrong.
 GUARDS = {
+    "a_fused_multiply_add_rounds_once",
     "bf16_maximum",
     "bf16_minimum",
     "bf16_clamp",
