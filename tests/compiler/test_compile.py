@@ -147,7 +147,7 @@ def EXAMPLE():
     x = torch.ones(64)
     a_kernel[(1,)](x)
     b_kernel[(1,)](x, 3)
-    c_kernel[(1,)](x, BLOCK=8)
+    c_kernel[(1,)](x, BLOCK=4)
     assert x.sum() == 0, "no kernel has run"
     a_kernel[(1,)](x, 3, 4)
 """
@@ -156,7 +156,8 @@ def EXAMPLE():
     printed = capsys.readouterr().out
     assert f"{path}:8:1: the compiler says: unsupported tensor index" in printed
     assert f"{path}:18:1: a kernel's lists can't change" in printed
-    assert "tl.dot needs tiles of at least 16 along K" in printed and "Compiled with BLOCK = 32 instead" in printed
+    assert re.search("tl.dot needs tiles of at least (8|16) along K", printed)  # 8 from Triton 3.8 on
+    assert "Compiled with BLOCK = 32 instead" in printed
     assert "not launched, so not compiled: never_kernel" in printed
     stops = path.read_text().split("assert x.sum()")[0].count("\n") + 1
     assert f"{path}:{stops}: AssertionError: no kernel has run" in printed
