@@ -57,6 +57,8 @@ GROUPS = {
 INTERPRETED = ("lanes", "programs", "compiles", "exact")
 #: Groups that only a card can show.
 ON_A_CARD = ("gsan", "consan", "fpsan", "memcheck", "initcheck", "racecheck", "synccheck")
+#: Groups that ask about something else than how much there is.
+OF_FEW = ("layouts", "magnitudes", "non-finite", "calls")
 #: Groups that are tried where they are named: an approximation that was meant is no mistake.
 NAMED = ("exact",)
 USUAL = [group for group in GROUPS if group not in NAMED]
@@ -140,7 +142,8 @@ class Plan:
         make = self._on_a_card if group in ON_A_CARD else getattr(self, "_" + group.replace("-", "_"))
         first = tuple(self.subject.combinations()[0].items())
         for trial in make():
-            yield replace(trial, group=group, options=trial.options or first)
+            sizes = self.few() if group in OF_FEW and trial.sizes == self.odd() else trial.sizes
+            yield replace(trial, group=group, sizes=sizes, options=trial.options or first)
 
     # ---------------------------------------------------------------- sizes
     def chosen(self, wanted: dict[str, int]) -> tuple[tuple[str, int], ...]:
@@ -156,6 +159,13 @@ class Plan:
     def odd(self, **other: int) -> tuple[tuple[str, int], ...]:
         numbers = [ODD[place % len(ODD)] for place in range(len(self.subject.dims))]
         return self.chosen(dict(zip(self.subject.dims, numbers)) | other)
+
+    def few(self, **other: int) -> tuple[tuple[str, int], ...]:
+        """As `odd`, but of the first of three dims two: programs that differ in nothing but where they begin."""
+        first, tensors = self.subject.dims[:1], self.subject.tensors.values()
+        made = not tensors and len(self.subject.dims) > 2 and self.ranks[0] > 2  # by a function, which says no dims
+        alike = made or any(len(tensor.dims) > 2 and tensor.names()[:1] == first for tensor in tensors)
+        return self.odd(**(dict.fromkeys(first, 2) if alike else {}) | other)
 
     def small(self, **other: int) -> tuple[tuple[str, int], ...]:
         return self.chosen({dim: 3 for dim in self.subject.dims} | other)
@@ -375,7 +385,8 @@ class Plan:
     def _batch(self) -> Iterator[Trial]:
         for dim, other in self.batched:
             if other:
-                yield self.trial(f"rows of {dim}, long {other}", self.odd(**{other: LONG}), how="batch", detail=dim)
+                sizes = self.few(**{dim: dict(self.odd())[dim], other: LONG})
+                yield self.trial(f"rows of {dim}, long {other}", sizes, how="batch", detail=dim)
             else:
                 yield self.trial(f"rows of {dim}", how="batch", detail=dim)
 
