@@ -46,7 +46,7 @@ def choose(condition: np.ndarray, a: np.ndarray | U, b: np.ndarray | U) -> np.nd
 def settled(floats: np.ndarray, residues: np.ndarray, operands: tuple[Numbers, ...]) -> np.ndarray:
     """Infinities and NaN as the floats have them; what is finite in spite of an infinite operand is a limit, and exact:
     1 / ∞ is 0."""
-    if any((operand.residues >= r.NAN).any() for operand in operands):
+    if any(operand.residues.size and operand.residues.max() >= r.NAN for operand in operands):
         limit = np.array(False)
         for operand in operands:
             limit = limit | r.infinite(operand.residues)
@@ -261,7 +261,8 @@ RULES: dict[str, Callable[..., np.ndarray]] = {
 def apply(name: str, floats: np.ndarray, *operands: Numbers) -> np.ndarray:
     """The residues of a result. The shape is that of `floats`, which the operands are broadcast to."""
     out = settled(floats, RULES[name](floats, *operands), operands)
-    return np.broadcast_to(out, (*floats.shape, r.COUNT))
+    shape = *floats.shape, r.COUNT
+    return out if out.shape == shape else np.broadcast_to(out, shape)
 
 
 def matmul(floats: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

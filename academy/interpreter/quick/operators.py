@@ -187,9 +187,9 @@ def quicken_operands(semantic) -> None:
 
     @functools.wraps(original_broadcast)
     def broadcast_value(self, lhs, rhs):
+        if type(lhs) is type(rhs) is tl.tensor and lhs.shape is rhs.shape:
+            return lhs, rhs
         if type(lhs) is type(rhs) is tl.tensor and self is interpreter.interpreter_semantic and Way.short:
-            if lhs.shape is rhs.shape:
-                return lhs, rhs
             left, right = lhs.type._kind, rhs.type._kind
             if left is not None and right is not None and (sizes := broadcast(left.sizes, right.sizes)) is not None:
                 left_lanes, right_lanes = spread(lhs, sizes), spread(rhs, sizes)
