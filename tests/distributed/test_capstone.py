@@ -5,8 +5,6 @@
 import dataclasses
 import functools
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from academy.runtime import device
 from academy.bench.collectives import Traffic
 from academy.judge.mutants import Mutant, assert_caught
 from annotated_examples.capstone import gpt, parallel
+from tests import python
 from tests.distributed import ranks
 from tests.kernels.harness import ROOT
 
@@ -134,9 +133,9 @@ def test_what_cannot_be_cut_is_refused(change, words):
     ("world", "way"), [(2, "tp"), *[pytest.param(4, way, marks=pytest.mark.nightly) for way in parallel.WAYS]]
 )
 def test_under_torchrun(world, way):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
+    command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
     command += [str(ROOT / "annotated_examples/capstone/parallel.py"), "--way", way, "--steps", "1"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    done = python.run(command, env=environment, timeout=240)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert f"{way} on {world} ranks" in done.stdout

@@ -30,6 +30,8 @@ MISSING = "needs Chromium, which is not installed"
 #: How to get it, for the end of the run.
 HOW = "apt install chromium fonts-dejavu, or another Chromium or Chrome on the PATH"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--hide-scrollbars"]
+#: WebAssembly is compiled once and not optimized: a test's Python runs for less time than that would take.
+UNOPTIMIZED = "--js-flags=--liftoff-only"
 
 
 def _in_its_thread(method):
@@ -45,23 +47,25 @@ def _in_its_thread(method):
 class Browser:
     """One tab. `requests` collects the URL of everything that it asked for, `errors` what scripts threw.
 
+    timed: times are measured, so WebAssembly is compiled as a reader's browser does it.
+
     Skips the test that asks for it where there is no Chromium.
     """
 
-    def __init__(self):
+    def __init__(self, timed: bool = False):
         if not CHROMIUM:
             pytest.skip(MISSING)
         self._thread = ThreadPoolExecutor(1)
         self.requests: list[str] = []
         self.errors: list[str] = []
-        self._start()
+        self._start(FLAGS if timed else [*FLAGS, UNOPTIMIZED])
 
     @_in_its_thread
-    def _start(self) -> None:
+    def _start(self, flags: list[str]) -> None:
         from playwright.sync_api import sync_playwright
 
         self._playwright = sync_playwright().start()
-        self._chromium = self._playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        self._chromium = self._playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         self._open_tab()
 
     def _open_tab(self) -> None:

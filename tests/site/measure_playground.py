@@ -69,7 +69,7 @@ def main() -> None:
     figures["bytes"]["all"] = sum(figures["bytes"].values())
     print(figures["bytes"])
     with served(site) as address:
-        browser = Browser()
+        browser = Browser(timed=True)
         for visit in ("cold", "warm"):
             opened(browser, address + "kernels/tutorials/vector_add/")
             run = acted(browser, "run")

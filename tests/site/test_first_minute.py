@@ -33,7 +33,7 @@ def test_a_kernel_is_changed_run_and_watched_within_a_minute(site, width, height
 def _minute(address: str, width: int, height: int, slowdown: int) -> float:
     """Seconds from asking for the page until the changed kernel's result stands in its memory. Nothing is kept from
     before."""
-    own = Browser()
+    own = Browser(timed=True)
     try:
         own.call("Emulation.setCPUThrottlingRate", rate=slowdown)
         begun = time.monotonic()
