@@ -1,6 +1,8 @@
 """What is recorded: every statement, value and access of an unchanged kernel, and errors where a kernel goes wrong."""
 
+import contextlib
 import gc
+import os
 
 import numpy as np
 import pytest
@@ -295,6 +297,19 @@ def test_recording_changes_the_callers_tensors_as_a_launch_does(kernel_file):
     with NativeMemory() as watched, recorder.Recorder([str(path)], watched).running():
         module.copy_kernel[(1,)](torch.ones(4), base[1], 4, BLOCK=4)
     assert base.sum() == 28 and base[1, :4].tolist() == [7.0] * 4
+
+
+@pytest.mark.parametrize("size, ends", [(4, contextlib.nullcontext()), (2, pytest.raises(Exception, match="outside"))])
+def test_no_file_stays_open(kernel_file, size, ends):
+    """Not while the tensors of a launch live, each a mapping of a file, nor after a launch that ended with an error."""
+    path = kernel_file(COPY + FORWARD.format(dtype="float32"))
+    from academy.traces.native_memory import NativeMemory
+
+    module, before = syntax.import_file(path, worker.store.ROOT), set(os.listdir("/proc/self/fd"))
+    with NativeMemory() as watched, recorder.Recorder([str(path)], watched).running() as recording, ends:
+        module.copy_kernel[(1,)](torch.ones(size), torch.empty(size), 4, BLOCK=4)
+    assert len(recording.launches[0].arguments) == 2
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_unknown_internals_are_named(monkeypatch):
