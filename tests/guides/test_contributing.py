@@ -43,7 +43,8 @@ def test_kernels_import_the_modules_that_it_names():
 def test_every_path_exists(place):
     pattern = re.sub(r"<\w+>", "*", place.rstrip("/"))
     places = [ROOT, ROOT / "annotated_examples"]  # `gemlite/gemm.py` is short for a kernel file
-    assert any(next(folder.glob(pattern), None) for folder in places), place
+    made = {line.strip("/") for line in (ROOT / ".gitignore").read_text("utf-8").split()}  # by a build
+    assert pattern in made or any(next(folder.glob(pattern), None) for folder in places), place
 
 
 def test_every_command_exists():
