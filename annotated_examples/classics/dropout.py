@@ -273,10 +273,10 @@ def home_of(seed):
 
 # ## Where it falls behind
 #
-# Compiled for an H200, the kernel takes 344 instructions for the 16 elements of a thread in bfloat16. 80 of them are
-# the multiplications of Philox, and a 64-bit product takes two turns. All together this is about three quarters of the
-# time in which the bytes pass. Copying and computing would have to overlap perfectly, and they don't quite. In float32
-# twice as many bytes pass, and the share of a copy is [[bench: dropout/8192x8192@float32/forward/share]].
+# Compiled for an H200, the kernel takes about 350 instructions for the 16 elements of a thread in bfloat16. Nearly 80
+# are the multiplications of Philox, and a 64-bit product takes two turns. All together this is about three quarters of
+# the time in which the bytes pass. Copying and computing would have to overlap perfectly, and they don't quite. In
+# float32 twice as many bytes pass, and the share of a copy is [[bench: dropout/8192x8192@float32/forward/share]].
 #
 # Where everything fits in the L2 cache, bytes cost little, and a stored mask is read faster than it is made again:
 # backward at 4096 x 1024 this kernel takes [[bench: dropout/4096x1024/backward/ms]], PyTorch

@@ -143,9 +143,9 @@ def load_rows(pointers, step, left, mask_d, ROWS: tl.constexpr):
 # Rows are loaded in groups of `ROWS`. The loop over the rows of a group is written out, so what each row of `window`
 # holds is known when the kernel is compiled.
 #
-# Memory takes about as long to answer as a group takes to compute. So each group is requested when the one before the
-# last is done: `tl.range` does that with three stages. Rows on their way take no registers. They are copied to shared
-# memory, and wait there until it is their turn.
+# Memory takes about as long to answer as a group takes to compute. So each group is requested before the one two places
+# ahead of it is computed: `tl.range` does that with three stages. Rows on their way take no registers. They are copied
+# to shared memory, and wait there until it is their turn.
 @triton.jit
 def causal_conv1d_forward_kernel(
     x_tensor,  # (pointer, three strides) of (B, T, D)

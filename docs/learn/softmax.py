@@ -219,7 +219,7 @@ print(f"largest gradient {expected.abs().max():.3f}, largest error {(ours - expe
 #
 # ## How fast it is
 #
-# Softmax does little arithmetic, so memory sets the pace here, too. `lesson` is the [lesson's
+# Softmax does little arithmetic, so memory sets the limit here, too. `lesson` is the [lesson's
 # kernel](../kernels/tutorials/softmax.md), which comes two pages on, and `fast` its [fast
 # version](../kernels/fast/softmax.md), which loads a row only once if it fits into the registers.
 

@@ -107,7 +107,7 @@ def in_flight(kernel, only=""):
     for name, operands in re.findall(r"/\*[0-9a-f]{4}\*/\s+(?:@!?U?P\w+ )?([A-Z][\w.]*) (.*?);", code):
         used = [int(number) for number in re.findall(r"\bR(\d+)", operands)]
         pending = [each for each in pending if each.isdisjoint(used)]
-        if name.startswith("LDG") and only in name:
+        if name.startswith("LDG.") and only in name:
             first, many = used[0], {"128": 4, ".64": 2}.get(name[-3:], 1)
             pending.append(set(range(first, first + many)))
         most = max(most, len(pending))
