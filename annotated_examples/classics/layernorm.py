@@ -28,7 +28,8 @@ may have any length below 2³¹ − 2¹⁴, as in [softmax](../tutorials/softmax
 as long as a row. Each has one of these dtypes, not necessarily that of `x` (float32 parameters with bfloat16
 activations are common). The result has the dtype of `x`. All arithmetic is float32. No input is ever written to,
 including the upstream gradient: in a pre-norm transformer the residual branch still needs it. A NaN or an infinity in
-`x` makes its row NaN, and no other.
+`x` makes its row NaN, and no other. Sums are float32, as PyTorch's are: where that of the squares overflows, with
+deviations of $10^{19}$ for instance, the row becomes the bias.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

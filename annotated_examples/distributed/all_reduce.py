@@ -20,9 +20,9 @@ where the two cross.
 [[bench: many_cards/all_reduce/1024/ours]] and [[bench: many_cards/all_reduce/1024/nccl]], 4 MB
 [[bench: many_cards/all_reduce/4096/ours]] and [[bench: many_cards/all_reduce/4096/nccl]], 64 MB
 [[bench: many_cards/all_reduce/65536/ours]] and [[bench: many_cards/all_reduce/65536/nccl]]. So NCCL is ahead nearly
-everywhere. For small messages its own one-step kernel needs no meeting: each number travels together with a flag, and
-whoever finds the flag has the number, where this kernel meets twice. And between two ranks a ring has no more to send.
-Write such a kernel to *fuse* a sum with what comes after it, not to replace the library's.
+everywhere. For small messages it has a protocol that needs no meeting, LL: each number travels together with a flag,
+and whoever finds the flag has the number, where this kernel meets twice. And between two ranks a ring has no more to
+send. Write such a kernel to *fuse* a sum with what comes after it, not to replace the library's.
 
 **Contract.** `x` has any shape, is float32, float16 or bfloat16, and is contiguous or copied first; all ranks pass the
 same shape and dtype. The sum is made in float32, in the order of the ranks, and rounded once: every rank has the same

@@ -8,10 +8,13 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 import triton
 
 from academy.book import layout
 from academy.results.figures import passes
+from annotated_examples.classics.layernorm import layernorm
+from annotated_examples.classics.rmsnorm import rmsnorm
 from annotated_examples.recurrences.l2_normalize import l2_normalize
 from tests import python
 from tests.kernels.harness import ROOT
@@ -69,14 +72,23 @@ def test_how_many_codes_a_reciprocal_changes():
     assert wording in said("annotated_examples/fp8/quantize.py")
 
 
-def test_rows_that_l2_normalize_makes_nan_or_zero():
+def test_rows_that_norms_make_nan_or_zero():
     zeros = torch.zeros(1, 8)
     assert l2_normalize(zeros, eps=0.0).isnan().all() and (l2_normalize(zeros) == 0).all()
     for length, result in ((1.8e19, 1.0), (1.9e19, 0.0)):
         for numbers in (1, 100):  # the sum overflows where no square does
             row = torch.full((1, numbers), length / math.sqrt(numbers))
             assert l2_normalize(row).norm().item() == pytest.approx(result)
-    assert r"a row longer than $1.8 \cdot 10^{19}$ becomes 0" in said("annotated_examples/recurrences/l2_normalize.py")
+            for norm in (rmsnorm, lambda x: F.rms_norm(x, x.shape[1:])):
+                assert norm(row).norm().item() == pytest.approx(result * math.sqrt(numbers))
+    for path in ("recurrences/l2_normalize.py", "classics/rmsnorm.py"):
+        assert r"a row longer than $1.8 \cdot 10^{19}$ becomes 0" in said(f"annotated_examples/{path}")
+
+
+def test_a_row_of_huge_deviations_is_layernorms_bias():
+    row, weight, bias = 1e19 * torch.tensor([[-1.0, 1.0] * 8]), torch.ones(16), torch.arange(16.0)
+    for norm in (layernorm, lambda x, *parameters: F.layer_norm(x, (16,), *parameters)):
+        assert torch.equal(norm(row, weight, bias), bias[None])
 
 
 def test_a_rounded_result_loses_the_sign_of_a_tiny_sum():
