@@ -232,8 +232,9 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
 # ## A fusion that doesn't pay
 #
 # With a ReLU after the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever
-# the result is zero. Doing that inside the loads saves a pass over memory. `matmul_backward` does it if you pass the
-# result, `z`, and the name of the activation. It is slower all the same:
+# the result is zero. Doing that inside the loads saves a kernel and a matrix that it writes; in return each product loads
+# two tiles for one factor, the gradient's and the gate's. `matmul_backward` does it if you pass the result, `z`, and the
+# name of the activation. It is slower:
 
 
 # %%
