@@ -22,7 +22,6 @@ The traps of kernels for MXFP8, MXFP4 and NVFP4, and the check or mutant ("…")
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
-import math
 
 import pytest
 import torch
@@ -33,6 +32,7 @@ from annotated_examples.common import mx
 from annotated_examples.mx import microscaling as lesson
 from tests.kernels import harness
 from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.test_quantize import exact_sr
 
 DEVICE = harness.DEVICE
 FP4, E8M0 = lesson.FP4, lesson.E8M0
@@ -255,18 +255,6 @@ def two_scales_at_their_ends(module):
     assert module.quantize_nvfp4_forward(x, torch.tensor(0.5, device=DEVICE), GROUP=8)[1].float()[0, 0] == 448
 
 
-def exact_sr(v, seed):
-    """Stochastic rounding to e2m1 by whole numbers, in Python's arithmetic."""
-    from annotated_examples.classics import dropout
-
-    words = dropout.random_words_reference(torch.tensor(seed), torch.arange(v.numel()))[:, 0].tolist()
-    found = []
-    for value, word in zip(v.flatten().tolist(), words):
-        step = 2.0 ** (max(math.frexp(value)[1] - 1, 0) - 1)
-        found.append(math.copysign(min(step * math.floor(abs(value) / step + (word >> 10) / 2**22), 6.0), value))
-    return torch.tensor(found).view(v.shape)
-
-
 def stochastic(module):
     """By the Philox word of each element's index; right on average; what is a code never moves."""
     x = torch.cat(
@@ -280,7 +268,7 @@ def stochastic(module):
     for tiles in (dict(BLOCK_M=2, BLOCK_K=8), dict(BLOCK_M=16, BLOCK_K=32)):
         q, byte = module.quantize_mx_forward(x, FP4, "rceil", 2**40 + 3, GROUP=8, **tiles)
         assert bool((byte == 127).all())
-        assert torch.equal(lesson.fp4_reference(q).cpu(), exact_sr(x.cpu(), 2**40 + 3))
+        assert torch.equal(lesson.fp4_reference(q).cpu(), exact_sr(x.cpu(), 2**40 + 3, 1, 0, 6.0))
     other = module.quantize_mx_forward(x, FP4, "rceil", 5, GROUP=8)[0]
     assert not torch.equal(q, other)
     for value in (0.1, 0.6, 1.2, 2.7, 4.1, 5.9):

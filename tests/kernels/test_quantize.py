@@ -200,10 +200,10 @@ def scales_of_blocks_decoded(module):
         assert float((wanted - x).norm() / x.norm()) < 0.04
 
 
-def exact_sr(v, seed, dtype):
-    """Stochastic rounding of float32 by whole numbers, in Python's arithmetic."""
+def exact_sr(v, seed, digits, lowest, largest):
+    """Stochastic rounding of float32 by whole numbers, in Python's arithmetic, to a format with so many digits behind
+    the point, this lowest exponent and this largest number."""
     words = dropout.random_words_reference(torch.tensor(seed), torch.arange(v.numel()))[:, 0].tolist()
-    digits, lowest, largest = (3, -6, 448.0) if dtype == E4M3 else (2, -14, 57344.0)
     found = []
     for value, word in zip(v.flatten().tolist(), words):
         step = 2.0 ** (max(math.frexp(value)[1] - 1, lowest) - digits)
@@ -220,7 +220,7 @@ def stochastic_by_the_word(module):
     for dtype in FORMATS:
         scale = torch.full((8, 1), lesson.LARGEST[E4M3] / lesson.LARGEST[dtype])
         scale[-1] *= 449 / 448
-        wanted = exact_sr(x.cpu() * (1 / scale), 2**40 + 3, dtype)
+        wanted = exact_sr(x.cpu() * (1 / scale), 2**40 + 3, *((3, -6, 448.0) if dtype == E4M3 else (2, -14, 57344.0)))
         for granularity in ("row", "1x128"):
             q, _ = launched(module, x, granularity, dtype, False, 32, seed=2**40 + 3)
             assert torch.equal(q.cpu().float(), wanted), (dtype, granularity)
