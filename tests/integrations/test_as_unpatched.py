@@ -1,7 +1,7 @@
 """What stands around a model — copies, hooks, PEFT, wrappers, `generate`, `Trainer` — finds a patched one as it was.
 
-A situation is a function of a model and of `patch`, which it calls when it likes. It runs twice, once with a `patch`
-that does nothing, and returns what is compared.
+A situation is a function of a model, which is patched before; or of a model and of `patch`, which it calls when it
+likes. It runs twice, once with a `patch` that does nothing, and returns what is compared.
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ def situation(*models, at_night=(), **options):
     """Registers a function for these models; for those `at_night` in the nightly workflow only."""
 
     def keep(function):
+        def case(model, patch):
+            if "patch" in inspect.signature(function).parameters:
+                return function(model, patch, **options)
+            patch(model)
+            return function(model, **options)
+
         for name in (*models, *at_night):
             marks = [pytest.mark.nightly] if name in at_night else []
-            case = function if not options else lambda *args: function(*args, **options)
             key = "-".join([function.__name__, *(str(value) for value in options.values()), name])
             SITUATIONS.append(pytest.param(case, name, id=key, marks=marks))
         return function
@@ -92,8 +97,7 @@ def both(case, name):
 
 # ---------------------------------------------------------------- copies
 @situation("llama", "gpt2", "mixtral", at_night=("gemma2",))
-def deep_copy(model, patch):
-    patch(model)
+def deep_copy(model):
     other = copy.deepcopy(model)
     for parameter in other.parameters():
         parameter.data.mul_(1.1)
@@ -103,8 +107,7 @@ def deep_copy(model, patch):
 
 
 @situation("llama", at_night=("gpt2", "mixtral"))
-def moving_average(model, patch):
-    patch(model)
+def moving_average(model):
     average = torch.optim.swa_utils.AveragedModel(model)
     average.update_parameters(model)
     for parameter in model.parameters():
@@ -114,8 +117,7 @@ def moving_average(model, patch):
 
 
 @situation("llama", "gpt2", at_night=("mixtral", "gemma2"))
-def saved_whole(model, patch):
-    patch(model)
+def saved_whole(model):
     buffer = io.BytesIO()
     torch.save(model, buffer)
     buffer.seek(0)
@@ -123,24 +125,21 @@ def saved_whole(model, patch):
 
 
 @situation("llama")
-def a_layer_twice(model, patch):
+def a_layer_twice(model):
     """The copy has the same number, so it appends to the same part of the cache."""
-    patch(model)
     model.model.layers[1] = copy.deepcopy(model.model.layers[0])
     return run(model)
 
 
 @situation("llama", at_night=("gpt2", "mixtral"))
-def functional_call(model, patch):
-    patch(model)
+def functional_call(model):
     new = {name: (parameter.detach() * 1.3).requires_grad_() for name, parameter in model.named_parameters()}
     loss = torch.func.functional_call(model.train(), new, (tokens(),), dict(labels=tokens())).loss
     return dict(loss=loss.detach()) | dict(zip(new, torch.autograd.grad(loss, list(new.values()))))
 
 
 @situation("llama", at_night=("gpt2",))
-def transform_of_func(model, patch):
-    patch(model)
+def transform_of_func(model):
     ids, weights = tokens(1), {name: parameter.detach() for name, parameter in model.train().named_parameters()}
 
     def loss(weights):
@@ -150,8 +149,7 @@ def transform_of_func(model, patch):
 
 
 @situation("llama")
-def new_parameters(model, patch):
-    patch(model)
+def new_parameters(model):
     model.load_state_dict({name: value * 1.5 for name, value in model.state_dict().items()}, assign=True)
     model.model.norm.weight = nn.Parameter(torch.full((32,), 2.0, device=DEVICE))
     model.lm_head.weight.requires_grad_(False)
@@ -159,23 +157,20 @@ def new_parameters(model, patch):
 
 
 @situation("llama", at_night=("gpt2", "gemma2", "mixtral"))
-def in_float64(model, patch):
-    patch(model)
+def in_float64(model):
     if hasattr(model.config, "num_experts_per_tok"):  # PyTorch has no grouped product in float64
         model.set_experts_implementation("eager")
     return run(model.double())
 
 
 @situation("llama", at_night=("gpt2", "gemma2"))
-def on_meta(model, patch):
-    patch(model)
+def on_meta(model):
     return dict(shape=model.to("meta")(tokens().to("meta")).logits.shape)
 
 
 @situation("llama")
-def the_same_config(model, patch):
+def the_same_config(model):
     """A model of the same class and config is another model."""
-    patch(model)
     other = type(model)(model.config).to(DEVICE)
     other.load_state_dict(model.state_dict())
     assert not any(map(huggingface.is_patched, other.modules()))
@@ -184,8 +179,7 @@ def the_same_config(model, patch):
 
 # ---------------------------------------------------------------- what is read
 @situation("llama", "gpt2", at_night=("qwen3_moe", "gemma3"))
-def signatures(model, patch):
-    patch(model)
+def signatures(model):
     read = lambda m: (str(inspect.signature(m.forward)), str(type(m)), m.forward.__doc__, m.forward.__name__)  # noqa: E731
     return {name: read(module) for name, module in model.named_modules()} | dict(text=repr(model))
 
@@ -211,8 +205,7 @@ def watch(model, place, kind):
 KINDS = "forward", "forward_pre", "full_backward", "full_backward_pre", "doubles", "removed"
 
 
-def hooks(model, patch, kind, place):
-    patch(model)
+def hooks(model, kind, place):
     seen = watch(model, place, kind)
     results = run(model)
     assert bool(seen) == (kind not in ("doubles", "removed"))
@@ -233,8 +226,7 @@ situation("llama eager", kind="forward", place="self_attn")(hooks)
 
 
 @situation("llama", at_night=("mixtral", "gpt2"))
-def a_hook_on_all_modules(model, patch):
-    patch(model)
+def a_hook_on_all_modules(model):
     seen = []
     hook = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module).__name__))
     try:
@@ -268,15 +260,13 @@ PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 
 
 @situation("llama")
-def adapters(model, patch):
-    patch(model)
+def adapters(model):
     put(model, PROJECTIONS, Adapter)
     return run(model)
 
 
 @situation("llama", "mixtral", at_night=("gemma2",))
-def another_activation(model, patch):
-    patch(model)
+def another_activation(model):
     put(model, ["act_fn"], lambda module: nn.ReLU())
     return run(model)
 
@@ -294,8 +284,7 @@ class Own(nn.Module):
 
 
 @situation("mistral", at_night=("llama", "gemma2"))
-def another_attention(model, patch):
-    patch(model)
+def another_attention(model):
     model.model.layers[1].self_attn = Own()
     return run(model)
 
@@ -321,16 +310,14 @@ situation("llama", at_night=("gpt2",), when="after")(parametrized)
 
 
 @situation("llama")
-def head_by_a_hook(model, patch):
+def head_by_a_hook(model):
     """`torch.nn.utils.weight_norm` and pruning compute the weight just before the call."""
-    patch(model)
     prune.random_unstructured(model.lm_head, "weight", 0.5)
     return run(model)
 
 
 @situation("llama", at_night=("gpt2",))
-def head_resized_tied_and_with_a_bias(model, patch):
-    patch(model)
+def head_resized_tied_and_with_a_bias(model):
     model.resize_token_embeddings(70, mean_resizing=False)
     model.lm_head.weight = model.get_input_embeddings().weight
     model.lm_head.bias = nn.Parameter(torch.linspace(-1, 1, 70, device=DEVICE))
@@ -338,15 +325,13 @@ def head_resized_tied_and_with_a_bias(model, patch):
 
 
 @situation("llama")
-def a_loss_of_its_own(model, patch):
-    patch(model)
+def a_loss_of_its_own(model):
     model.loss_function = lambda logits, labels, vocab_size, **_: logits.square().mean()
     return run(model)
 
 
 @situation("gemma2", "mistral")
-def options_changed(model, patch):
-    patch(model)
+def options_changed(model):
     model.config.final_logit_softcapping, model.config.sliding_window = 5.0, 3
     for module in model.modules():
         if hasattr(module, "variance_epsilon"):
@@ -427,8 +412,7 @@ CALLS = dict(
 )  # fmt: skip
 
 
-def called(model, patch, how):
-    patch(model)
+def called(model, how):
     return run(model, **CALLS[how])
 
 
@@ -499,8 +483,7 @@ situation("gemma2", at_night=("llama", "mistral", "gemma3", "gpt2"), name="eager
 
 
 # ---------------------------------------------------------------- wrappers
-def checkpointed(model, patch, reentrant):
-    patch(model)
+def checkpointed(model, reentrant):
     model.gradient_checkpointing_enable(dict(use_reentrant=reentrant))
     model.enable_input_require_grads()
     return run(model)
@@ -527,8 +510,7 @@ def layers_of(model):
 
 
 @situation("llama", at_night=("gpt2", "mixtral"))
-def data_parallel(model, patch):
-    patch(model)
+def data_parallel(model):
     with one_process():
         return run(nn.parallel.DistributedDataParallel(model))
 
@@ -568,8 +550,7 @@ situation(at_night=("llama", "mistral"), when="after")(fsdp2)
 
 
 @situation(at_night=("llama", "gpt2", "mixtral", "gemma2"))
-def compiled(model, patch):
-    patch(model)
+def compiled(model):
     torch._dynamo.reset()
     return run(torch.compile(model, backend="eager"))
 
