@@ -29,6 +29,16 @@ def case(function):
     return function
 
 
+def launching(name, launch, *shape, dtype=torch.float32):
+    """A case with one result of this shape, which it is given to write to."""
+
+    def function():
+        launch(out := torch.full(shape, -1, dtype=dtype))
+        return [out]
+
+    CASES[name] = function
+
+
 def numbers(*shape, dtype=torch.float32):
     """Small whole numbers of both signs, in no order."""
     count = torch.Size(shape).numel()
@@ -71,12 +81,12 @@ def block_pointers():
     return [out]
 
 
-@case
-def block_pointers_inside_of_a_tensor():
-    x = numbers(16)
-    out = out_like(x, dtype=torch.float16)
-    inner_block_kernel[(2,)](x, out, 8)
-    return [out]
+launching(
+    "block_pointers_inside_of_a_tensor",
+    lambda out: inner_block_kernel[(2,)](numbers(16), out, 8),
+    16,
+    dtype=torch.float16,
+)
 
 
 # ---- tuples ----
@@ -110,11 +120,7 @@ def tuple_kernel(x, out_ptr, sizes, N: tl.constexpr):
     tl.store(out_ptr + offs, both[0] + both[1] * sizes[0])
 
 
-@case
-def tuples_as_arguments_and_results():
-    x, out = numbers(16), out_like(numbers(8))
-    tuple_kernel[(1,)]((x, 2), out, (3, 5), 8)
-    return [out]
+launching("tuples_as_arguments_and_results", lambda out: tuple_kernel[(1,)]((numbers(16), 2), out, (3, 5), 8), 8)
 
 
 @triton.jit
@@ -123,11 +129,7 @@ def named_tuple_kernel(x, out_ptr, N: tl.constexpr):
     tl.store(out_ptr + offs, tl.load(x.ptr + offs * x.stride))
 
 
-@case
-def named_tuples_as_arguments():
-    x, out = numbers(16), out_like(numbers(8))
-    named_tuple_kernel[(1,)](Strided(x, 2), out, 8)
-    return [out]
+launching("named_tuples_as_arguments", lambda out: named_tuple_kernel[(1,)](Strided(numbers(16), 2), out, 8), 8)
 
 
 @triton.jit
@@ -139,11 +141,11 @@ def tuple_of_pointers_kernel(xs, out_ptr, N: tl.constexpr):
     tl.store(out_ptr + offs, total)
 
 
-@case
-def a_tuple_of_tensors():
-    xs, out = tuple(numbers(8) + i for i in range(3)), out_like(numbers(8))
-    tuple_of_pointers_kernel[(1,)](xs, out, N=8)
-    return [out]
+launching(
+    "a_tuple_of_tensors",
+    lambda out: tuple_of_pointers_kernel[(1,)](tuple(numbers(8) + i for i in range(3)), out, N=8),
+    8,
+)
 
 
 # ---- constants ----
@@ -192,11 +194,9 @@ def function_kernel(x_ptr, out_ptr, FN: tl.constexpr, N: tl.constexpr):
     tl.store(out_ptr + offs, FN(tl.load(x_ptr + offs)))
 
 
-@case
-def a_jitted_function_as_an_argument():
-    x, out = numbers(8), out_like(numbers(8))
-    function_kernel[(1,)](x, out, FN=helpers.squared, N=8)
-    return [out]
+launching(
+    "a_jitted_function_as_an_argument", lambda out: function_kernel[(1,)](numbers(8), out, FN=helpers.squared, N=8), 8
+)
 
 
 @triton.jit
@@ -206,11 +206,7 @@ def other_file_kernel(x_ptr, out_ptr, N: tl.constexpr):
     tl.store(out_ptr + offs, helpers.squared(x) + helpers.SHIFT)
 
 
-@case
-def a_device_function_of_another_file():
-    x, out = numbers(8), out_like(numbers(8))
-    other_file_kernel[(1,)](x, out, 8)
-    return [out]
+launching("a_device_function_of_another_file", lambda out: other_file_kernel[(1,)](numbers(8), out, 8), 8)
 
 
 @triton.jit
@@ -219,11 +215,9 @@ def keyword_only_kernel(x_ptr, out_ptr, *, N: tl.constexpr, FACTOR: tl.constexpr
     tl.store(out_ptr + offs, tl.load(x_ptr + offs) * FACTOR)
 
 
-@case
-def keyword_only_arguments():
-    x, out = numbers(8), out_like(numbers(8))
-    keyword_only_kernel[lambda meta: (meta["N"] // 8,)](x, out, N=8)
-    return [out]
+launching(
+    "keyword_only_arguments", lambda out: keyword_only_kernel[lambda meta: (meta["N"] // 8,)](numbers(8), out, N=8), 8
+)
 
 
 # ---- loops and branches ----
@@ -268,11 +262,7 @@ def early_return_kernel(out_ptr, n):
     tl.store(out_ptr + pid, pid)
 
 
-@case
-def an_early_return():
-    out = torch.full((4,), -1, dtype=torch.int32)
-    early_return_kernel[(4,)](out, 2)
-    return [out]
+launching("an_early_return", lambda out: early_return_kernel[(4,)](out, 2), 4, dtype=torch.int32)
 
 
 # ---- descriptors ----
@@ -283,20 +273,20 @@ def descriptor_kernel(x_desc, out_ptr, rows, cols, N: tl.constexpr):
         to.store([0, start], x_desc.load([0, start]) * 2)
 
 
-@case
-def descriptors():
-    x = numbers(5, 20)
-    out = out_like(x)
-    descriptor_kernel[(1,)](TensorDescriptor.from_tensor(x, [4, 8]), out, *x.shape, 8)
-    return [out]
+launching(
+    "descriptors",
+    lambda out: descriptor_kernel[(1,)](TensorDescriptor.from_tensor(numbers(5, 20), [4, 8]), out, 5, 20, 8),
+    5,
+    20,
+)
 
 
-@case
-def a_descriptor_with_strides():
-    x = numbers(5, 24)
-    out = out_like(x, 5, 20)
-    descriptor_kernel[(1,)](TensorDescriptor(x, [4, 20], [24, 1], [4, 8]), out, 5, 20, 8)
-    return [out]
+launching(
+    "a_descriptor_with_strides",
+    lambda out: descriptor_kernel[(1,)](TensorDescriptor(numbers(5, 24), [4, 20], [24, 1], [4, 8]), out, 5, 20, 8),
+    5,
+    20,
+)
 
 
 # ---- atomics ----
@@ -436,12 +426,7 @@ def batched_dot_kernel(a_ptr, out_ptr):
     tl.store(out_ptr + offs, tl.dot(a, tl.trans(a, 0, 2, 1)))
 
 
-@case
-def batched_dot():
-    a = numbers(2, 16, 16)
-    out = out_like(a)
-    batched_dot_kernel[(1,)](a, out)
-    return [out]
+launching("batched_dot", lambda out: batched_dot_kernel[(1,)](numbers(2, 16, 16), out), 2, 16, 16)
 
 
 # ---- launches ----
@@ -490,11 +475,9 @@ def ways_to_decorate():
     return outs
 
 
-@case
-def warmup_launches_nothing():
-    x, out = numbers(8), out_like(numbers(8))
-    triton.jit(plain_kernel).warmup(x, out, 8, BLOCK=8, grid=(1,))
-    return [out]
+launching(
+    "warmup_launches_nothing", lambda out: triton.jit(plain_kernel).warmup(numbers(8), out, 8, BLOCK=8, grid=(1,)), 8
+)
 
 
 @triton.heuristics({"BLOCK": lambda args: triton.next_power_of_2(args["n"])})
@@ -523,25 +506,21 @@ def other_order_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, WHOLE: tl.constex
     tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n) + WHOLE, mask=offs < n)
 
 
-@case
-def heuristics():
-    x, out = numbers(7), out_like(numbers(7))
-    heuristics_kernel[(1,)](x, out, 7)
-    return [out]
+launching("heuristics", lambda out: heuristics_kernel[(1,)](numbers(7), out, 7), 7)
 
 
-@case
-def heuristics_below_autotune():
-    x, out = numbers(20), out_like(numbers(20))
-    tuned_kernel[lambda meta: (triton.cdiv(20, meta["BLOCK"]),)](x, out, 20)
-    return [out]
+launching(
+    "heuristics_below_autotune",
+    lambda out: tuned_kernel[lambda meta: (triton.cdiv(20, meta["BLOCK"]),)](numbers(20), out, 20),
+    20,
+)
 
 
-@case
-def heuristics_above_autotune():
-    x, out = numbers(20), out_like(numbers(20))
-    other_order_kernel[lambda meta: (triton.cdiv(20, 8),)](x, out, 20)
-    return [out]
+launching(
+    "heuristics_above_autotune",
+    lambda out: other_order_kernel[lambda meta: (triton.cdiv(20, 8),)](numbers(20), out, 20),
+    20,
+)
 
 
 @triton.jit
