@@ -33,13 +33,20 @@ def kernel_file(kernel_file, in_process):
     return kernel_file
 
 
-def test_prints_a_readable_run_and_writes_files(kernel_file, tmp_path, capsys):
+@pytest.fixture
+def traced(capsys):
+    """What `academy trace` prints, which ends with this status."""
+
+    def run(*words, status=0):
+        assert cli.main(["trace", *map(str, words)]) == status
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_prints_a_readable_run_and_writes_files(kernel_file, tmp_path, traced):
     path = kernel_file(OWN.format(shift=""))
-    status = cli.main(
-        ["trace", str(path), "--pid", "2", "--json", f"{tmp_path}/run.json", "--html", f"{tmp_path}/run.html"]
-    )
-    printed = capsys.readouterr().out
-    assert status == 0
+    printed = traced(path, "--pid", "2", "--json", f"{tmp_path}/run.json", "--html", f"{tmp_path}/run.html")
     assert "scale_kernel" in printed and "grid (3,)" in printed and "program 2, line by line" in printed
     assert "offsets = [8, 9, 10, 11]" in printed and "mask = [1, 1, 0, 0]" in printed
     assert "x = [8, 9, 0, 0]" in printed and "reads 2 of 4 in x_ptr" in printed
@@ -51,13 +58,12 @@ def test_prints_a_readable_run_and_writes_files(kernel_file, tmp_path, capsys):
     assert not re.search(r"(src|href)=\"(?!#)", html) and "http" not in html.replace("http://www.w3.org", "")
 
 
-def test_columns_of_80_and_120(kernel_file, capsys, monkeypatch):
+def test_columns_of_80_and_120(kernel_file, traced, monkeypatch):
     path = kernel_file(OWN.format(shift="").replace("BLOCK=4", "BLOCK=64"))
     shown = {}
     for columns in (80, 120):
         monkeypatch.setenv("COLUMNS", str(columns))
-        assert cli.main(["trace", str(path)]) == 0
-        lines = capsys.readouterr().out.split("\n")
+        lines = traced(path).split("\n")
         assert all(len(line) <= columns and line == line.rstrip() for line in lines)
         shown[columns] = next(line for line in lines if "offsets = 64 [0, 1, 2" in line)
         assert "    for k in range(0, 2):" in "\n".join(lines)  # indented as in the file
@@ -65,14 +71,13 @@ def test_columns_of_80_and_120(kernel_file, capsys, monkeypatch):
     assert len(shown[120]) > len(shown[80]) + 30
 
 
-def test_a_statement_is_shown_to_its_end(kernel_file, capsys, monkeypatch):
+def test_a_statement_is_shown_to_its_end(kernel_file, traced, monkeypatch):
     """Also where it is wider than the terminal, or takes several lines: the bug may stand at its end."""
     monkeypatch.setenv("COLUMNS", "80")
     zeros = "(offsets[None, :].to(tl.float32) + tl.zeros((1, BLOCK), tl.float32)).reshape(BLOCK)"
     late = f"tl.load(\n            x_ptr + offsets,\n            mask=mask, other=0.0 + 1.0 * {zeros},\n        )"
     path = kernel_file(OWN.format(shift="").replace("tl.load(x_ptr + offsets, mask=mask, other=0.0)", late))
-    assert cli.main(["trace", str(path)]) == 0
-    lines = capsys.readouterr().out.split("\n")
+    lines = traced(path).split("\n")
     assert all(len(line) <= 80 for line in lines)
     number = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "x = tl.load(" in text)
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{number:>4}  "))
@@ -95,9 +100,8 @@ def EXAMPLE():
 """
 
 
-def test_where_each_store_goes_and_by_which_strides(kernel_file, capsys):
-    assert cli.main(["trace", str(kernel_file(STRIDED.format(strides="y"))), "--pid", "1"]) == 0
-    printed = capsys.readouterr().out
+def test_where_each_store_goes_and_by_which_strides(kernel_file, traced):
+    printed = traced(str(kernel_file(STRIDED.format(strides="y"))), "--pid", "1")
     assert re.search(r"x_ptr +5×3 +\(1, 5\) +float32", printed) and re.search(r"y_ptr +5×3 +\(3, 1\) ", printed)
     assert "reads 3 of 4 in x_ptr[1, 0:3]" in printed
     printed = " ".join(printed.split())
@@ -105,26 +109,22 @@ def test_where_each_store_goes_and_by_which_strides(kernel_file, capsys):
     assert "warning" not in printed and "note:" not in printed
 
 
-def test_a_run_on_contiguous_tensors_says_what_it_leaves_open(kernel_file, capsys):
+def test_a_run_on_contiguous_tensors_says_what_it_leaves_open(kernel_file, traced):
     contiguous = STRIDED.format(strides="x").replace("view(3, 5).T", "view(5, 3)")
-    assert cli.main(["trace", str(kernel_file(contiguous))]) == 0
-    assert "note: every matrix of this run is contiguous" in capsys.readouterr().out
-    assert cli.main(["trace", str(kernel_file(OWN.format(shift="")))]) == 0  # one axis: there is nothing to mix up
-    assert "note:" not in capsys.readouterr().out
+    assert "note: every matrix of this run is contiguous" in traced(str(kernel_file(contiguous)))
+    assert "note:" not in traced(str(kernel_file(OWN.format(shift=""))))  # one axis: there is nothing to mix up
 
 
-def test_a_block_that_is_too_long_to_keep(kernel_file, capsys):
+def test_a_block_that_is_too_long_to_keep(kernel_file, traced):
     long = OWN.format(shift="").replace("BLOCK=4", "BLOCK=1 << 15")
-    assert cli.main(["trace", str(kernel_file(long))]) == 0
-    printed = capsys.readouterr().out
+    printed = traced(str(kernel_file(long)))
     assert "reads a block of 32768 in x_ptr" in printed and "writes a block of 32768 in y_ptr" in printed
 
 
-def test_a_store_through_the_strides_of_another_tensor(kernel_file, capsys):
+def test_a_store_through_the_strides_of_another_tensor(kernel_file, traced):
     """Each of its addresses is inside, and each element is written once."""
     path = kernel_file(STRIDED.format(strides="x"))
-    assert cli.main(["trace", str(path), "--pid", "1"]) == 0
-    printed = capsys.readouterr().out
+    printed = traced(path, "--pid", "1")
     assert "writes 3 of 4 in y_ptr[0, 1], [2, 0], [3, 2]" in printed and "at offsets [1, 6, 11]" in printed
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
     assert (
@@ -133,10 +133,11 @@ def test_a_store_through_the_strides_of_another_tensor(kernel_file, capsys):
     )
 
 
-def test_a_number_is_shown_as_the_kernel_gets_it(kernel_file, tmp_path, capsys):
+def test_a_number_is_shown_as_the_kernel_gets_it(kernel_file, tmp_path, traced):
     path = kernel_file(STRIDED.format(strides="y"))
-    assert cli.main(["trace", str(path), "--json", f"{tmp_path}/run.json"]) == 0
-    assert "eps = 1e-05 " in capsys.readouterr().out  # no dtype beside it: float32 goes without saying
+    assert "eps = 1e-05 " in traced(
+        path, "--json", f"{tmp_path}/run.json"
+    )  # no dtype beside it: float32 goes without saying
     data = json.loads((tmp_path / "run.json").read_text())
     steps = data["launches"][0]["programs"][0][1]
     (eps,) = [data["pool"][values["eps"]] for _, values, _ in steps if "eps" in values]
@@ -144,10 +145,9 @@ def test_a_number_is_shown_as_the_kernel_gets_it(kernel_file, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("index", ["x[0]", "x[1:3]", "x[None, :][0, :]", "x[BLOCK]", "x[n]", "x[mask]"])
-def test_an_index_that_the_language_does_not_have(kernel_file, capsys, index):
+def test_an_index_that_the_language_does_not_have(kernel_file, traced, index):
     path = kernel_file(OWN.format(shift="").replace("    tl.store", f"    x += {index}\n    tl.store"))
-    assert cli.main(["trace", str(path)]) == 1
-    printed = capsys.readouterr().out
+    printed = traced(path, status=1)
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if index in text)
     assert f"{path}:{line}:1: EXAMPLE fails: IndexError: the brackets after a block take only `:` and `None`" in printed
 
@@ -177,16 +177,14 @@ def test_an_unusual_dtype_is_named(kernel_file, capsys):
         assert f"y = {name} [8, " in capsys.readouterr().out
 
 
-def test_what_a_kernel_prints_is_shown(kernel_file, capsys):
+def test_what_a_kernel_prints_is_shown(kernel_file, traced):
     source = OWN.format(shift="").replace("    mask =", '    tl.device_print("here", offsets)\n    mask =')
-    assert cli.main(["trace", str(kernel_file(source))]) == 0
-    assert "(2, 0, 0)  here:  [ 8  9 10 11]" in capsys.readouterr().out.partition("printed:")[2]
+    assert "(2, 0, 0)  here:  [ 8  9 10 11]" in traced(str(kernel_file(source))).partition("printed:")[2]
 
 
-def test_something_wrong_is_an_exit_status_and_a_line(kernel_file, capsys):
+def test_something_wrong_is_an_exit_status_and_a_line(kernel_file, traced):
     path = kernel_file(OWN.format(shift=" + 1"))
-    assert cli.main(["trace", str(path)]) == 1
-    printed = capsys.readouterr().out
+    printed = traced(path, status=1)
     line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
     assert f"{path}:{line}:1: program 2 of scale_kernel does a store outside a tensor: element 10 of y_ptr" in printed
 
@@ -202,45 +200,38 @@ def test_the_program_that_goes_out_of_bounds_is_shown_up_to_the_access(kernel_fi
     assert "(1 of 4 lanes are outside)" in end[2]
 
 
-def test_other_programs_of_a_run_that_fails(kernel_file, capsys):
+def test_other_programs_of_a_run_that_fails(kernel_file, traced):
     path = kernel_file(OWN.format(shift=" + tl.where(tl.program_id(0) == 1, 10, 0)"))
-    assert cli.main(["trace", str(path), "--pid", "0"]) == 1
-    printed = capsys.readouterr().out
+    printed = traced(path, "--pid", "0", status=1)
     assert "program 0, line by line:" in printed and "writes 4 in y_ptr" in printed
-    assert cli.main(["trace", str(path), "--pid", "2"]) == 1
-    assert "program 2 did not run: program 1 fails before it" in capsys.readouterr().out
+    assert "program 2 did not run: program 1 fails before it" in traced(path, "--pid", "2", status=1)
 
 
-def test_an_error_in_a_later_launch(kernel_file, capsys):
+def test_an_error_in_a_later_launch(kernel_file, traced):
     example = "    scale_kernel[(3,)](torch.arange(10.0), torch.empty(10), 10, BLOCK=4)\n"
     path = kernel_file(OWN.format(shift="") + example.replace("10, BLOCK", "11, BLOCK"))
-    assert cli.main(["trace", str(path)]) == 1
-    printed = capsys.readouterr().out
+    printed = traced(path, status=1)
     assert "launch 1," in printed and "launch 0," not in printed and "program 2" in printed
-    assert cli.main(["trace", str(path), "--launch", "0"]) == 1
-    printed = capsys.readouterr().out
+    printed = traced(path, "--launch", "0", status=1)
     assert "launch 0," in printed and "launch 1," not in printed and "writes 40 bytes" in printed
 
 
-def test_any_error_in_a_kernel_is_shown_where_it_stands(kernel_file, capsys):
+def test_any_error_in_a_kernel_is_shown_where_it_stands(kernel_file, traced):
     path = kernel_file(OWN.format(shift="").replace("mask = offsets < n", "mask = offset < n"))
-    assert cli.main(["trace", str(path)]) == 1
-    printed = capsys.readouterr().out
+    printed = traced(path, status=1)
     assert "offsets = [0, 1, 2, 3]" in printed and "this statement fails" in printed
     assert "EXAMPLE fails: NameError: name 'offset' is not defined" in printed
 
 
-def test_an_error_between_launches_leaves_what_ran(kernel_file, capsys):
-    assert cli.main(["trace", str(kernel_file(OWN.format(shift="") + "    raise ValueError('too late')\n"))]) == 1
-    printed = capsys.readouterr().out
+def test_an_error_between_launches_leaves_what_ran(kernel_file, traced):
+    printed = traced(str(kernel_file(OWN.format(shift="") + "    raise ValueError('too late')\n")), status=1)
     assert "program 0, line by line:" in printed and "EXAMPLE fails: ValueError: too late" in printed
     assert "this statement fails" not in printed
 
 
-def test_an_example_without_a_launch_is_a_problem(kernel_file, capsys):
+def test_an_example_without_a_launch_is_a_problem(kernel_file, traced):
     path = kernel_file("def EXAMPLE():\n    pass\n")
-    assert cli.main(["trace", str(path)]) == 1
-    assert f"{path}:6:1: EXAMPLE() launches no kernel" in capsys.readouterr().out
+    assert f"{path}:6:1: EXAMPLE() launches no kernel" in traced(path, status=1)
 
 
 def test_without_a_run_to_show_the_html_is_left_out_and_the_bug_reported(kernel_file, tmp_path, capsys):
@@ -302,17 +293,15 @@ def test_a_program_that_is_none(kernel_file, capsys):
     assert "'one' isn't a program: write 13, or 1,0" in capsys.readouterr().err
 
 
-def test_a_program_that_only_one_launch_has(kernel_file, capsys):
+def test_a_program_that_only_one_launch_has(kernel_file, traced):
     again = "    scale_kernel[(2,)](torch.arange(8.0), torch.empty(8), 8, BLOCK=4)\n"
-    assert cli.main(["trace", str(kernel_file(OWN.format(shift="") + again)), "--pid", "2"]) == 0
-    printed = capsys.readouterr().out
+    printed = traced(str(kernel_file(OWN.format(shift="") + again)), "--pid", "2")
     assert "program 2, line by line" in printed and "program 2 is not in this grid" in printed
 
 
-def test_values_that_are_not_kept(kernel_file, capsys):
+def test_values_that_are_not_kept(kernel_file, traced):
     path = kernel_file(OWN.format(shift="").replace("(3,)", "(300,)"))
-    assert cli.main(["trace", str(path), "--pid", "299"]) == 0
-    assert "Values are kept of the first programs only" in capsys.readouterr().out
+    assert "Values are kept of the first programs only" in traced(path, "--pid", "299")
 
 
 def test_the_run_comes_before_the_numbers_that_it_contradicts(kernel_file, tmp_path, capsys, monkeypatch):
@@ -348,12 +337,11 @@ def test_the_run_comes_before_the_numbers_that_it_contradicts(kernel_file, tmp_p
     assert not any(text in wrong for text in expected)
 
 
-def test_a_kernel_of_the_project_by_its_name(capsys):
-    assert cli.main(["trace", "vector_add", "--pid", "2"]) == 0
-    assert "vector_add_kernel" in capsys.readouterr().out
+def test_a_kernel_of_the_project_by_its_name(traced):
+    assert "vector_add_kernel" in traced("vector_add", "--pid", "2")
 
 
-def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys, monkeypatch):
+def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, traced, monkeypatch):
     monkeypatch.undo()  # in processes of their own: the second one has to import the package anew
     monkeypatch.setattr(cache, "FILE", tmp_path / "cache" / "academy.sqlite")
     package = tmp_path / "own_package"
@@ -362,11 +350,9 @@ def test_a_file_of_a_package_and_what_it_imports(kernel_file, tmp_path, capsys, 
         "from .sizes import SIZE\n" + OWN.format(shift="").replace("BLOCK=4", "BLOCK=SIZE"), "kernel", package
     )
     (package / "__init__.py").write_text("")
-    assert cli.main(["trace", str(path), "--no-compile"]) == 0
-    assert "BLOCK = 4" in " ".join(capsys.readouterr().out.split())
+    assert "BLOCK = 4" in " ".join(traced(path, "--no-compile").split())
     (package / "sizes.py").write_text("SIZE = 8")
-    assert cli.main(["trace", str(path), "--no-compile"]) == 0
-    assert "BLOCK = 8" in " ".join(capsys.readouterr().out.split())
+    assert "BLOCK = 8" in " ".join(traced(path, "--no-compile").split())
 
 
 def test_an_installed_package_has_no_benchmarks_to_be_compared_with(tmp_path, monkeypatch):
