@@ -48,8 +48,10 @@ def record(kernel_file):
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
-    """An empty cache."""
+    """An empty cache, whose files are closed afterwards."""
     monkeypatch.setattr(cache, "FILE", tmp_path / "cache" / "academy.sqlite")
+    yield
+    cache._connected.cache_clear()
 
 
 @pytest.fixture
