@@ -22,7 +22,6 @@ The traps of kernels for MXFP8, MXFP4 and NVFP4, and the check or mutant ("…")
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
-
 import pytest
 import torch
 
