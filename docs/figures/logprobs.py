@@ -47,7 +47,7 @@ def pieces():
         panel.text(14, top + 18, f"after piece {place + 1}", "bold")
         panel.text(14, top + 36, f"{state}, token's logit {row[token]:g}".replace(" -", " −"), "small")
         panel.arrow(180, top + 44, 180, top + 70)
-        words.append(f"after piece {place + 1}: {state}")
+        words.append(f"After piece {place + 1}: {state}")
     logprob, entropy = (row[token] - largest) - math.log(total), math.log(total) - weighted / total
     panel.text(4, 270, f"ℓ = (u − M) − log S = {logprob:.3f}".replace("-", "−"), "bold")
     panel.text(4, 292, f"H = log S − E / S = {entropy:.3f}".replace("-", "−"), "bold")
@@ -55,7 +55,7 @@ def pieces():
     return Picture(
         "Four numbers are the state of a row. The second piece brings a larger logit, so both sums are scaled down, and E "
         "moves as well. Nothing is read again.",
-        f"A row of {len(row)} logits over the temperature. {'; '.join(words)}. The log-probability is {logprob:.3f}, the "
+        f"A row of {len(row)} logits over the temperature. {'. '.join(words)}. The log-probability is {logprob:.3f}, the "
         f"entropy {entropy:.3f} nats.",
         [panel],
     )

@@ -22,10 +22,10 @@ def entropy_gradient_kernel(x_ptr, dh_ptr, dx_ptr, N, stride, BLOCK: tl.constexp
     u = x - tl.max(x, axis=0)
     e = tl.exp(u)
     p = e / tl.sum(e, axis=0)
-    mean = tl.sum(tl.where(p > 0.0, p * u, 0.0), axis=0)
+    mean = tl.sum(tl.where(p == 0.0, 0.0, p * u), axis=0)
     dh = tl.load(dh_ptr + row)
     # <<<
-    dx = tl.where(p > 0.0, dh * p * (mean - u), 0.0)
+    dx = tl.where(p == 0.0, 0.0, dh * p * (mean - u))
     # ===
     # dx = p  # your code here
     # >>>

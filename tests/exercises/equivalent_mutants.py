@@ -130,6 +130,20 @@ _LISTED = {
     "own_kernel/sum_normalise_gradient": {
         _AXIS: ["sum_normalise_gradient: return (dy - (dy * y).sum(dim=-1, keepdim=True)) / total @30: -1 -> 1"]
     },
+    "operations/moments_of_halves": {_ORDER: ["merge: largest = max(a[0], b[0]) @14: a[0], b[0] -> b[0], a[0]"]},
+    "operations/clip_by_sign": {
+        "no ratio lies exactly at a bound": [
+            "slope: if advantage > 0 and ratio > 1 + high: @27: > -> >=",
+            "slope: if advantage < 0 and ratio < 1 - low: @27: < -> <=",
+        ]
+    },
+    "operations/dpo_slope": {"between 0 and 1 both forms keep their digits": ["slope: if u > 0: @7: 0 -> 1"]},
+    "operations/never_negative": {
+        "so many terms of the series are right there, too": [
+            "k3: if abs(d) < 0.5: @12: 0.5 -> 1.5",
+            "k3: for n in range(2, 20): @18: 20 -> 21",
+        ]
+    },
     "rows/merge": {_ORDER: ["merge: largest = max(max_a, max_b) @14: max_a, max_b -> max_b, max_a"]},
     "matmul/block_of_program": {
         _ORDER: [

@@ -43,7 +43,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
         gemlite/unpack gemlite/signed gemlite/group_of fast/persistent fast/words_once model/momentum_step
         fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
-        recurrences/join_two
+        recurrences/join_two operations/masked_by_product
         recurrences/two_factors sampling/order_of_bits sampling/infinite_noise""".split()
     },
     **{

@@ -12,10 +12,11 @@ explorables.define("clip", ({ Panel, range, short }) => {
   }
 
   const model = values => term(values.ratio / 100, values)
-  const at = (ratio, value) => [LEFT + (ratio - 0.4) / 1.6 * WIDE, TOP + TALL / 2 - value / 4 * TALL / 2]
+  const most = ({ advantage }) => 2 * Math.max(1, Math.abs(advantage))
 
   function line(found, values) {
     const panel = new Panel(262, `A = ${signed(values.advantage)}`)
+    const at = (ratio, value) => [LEFT + (ratio - 0.4) / 1.6 * WIDE, TOP + TALL / 2 - value / most(values) * TALL / 2]
     panel.line([at(0.4, 0), at(2, 0)], "rule")
     for (const [bound, name] of [[1 - values.low / 100, "1 − ε"], [1 + values.high / 100, "1 + η"]]) {
       const [x] = at(bound, 0)
@@ -26,7 +27,7 @@ explorables.define("clip", ({ Panel, range, short }) => {
     panel.dot(...at(values.ratio / 100, found.term), "a", 6)
     panel.text(LEFT, TOP + TALL + 38, "ratio 0.4", "small")
     panel.text(LEFT + WIDE, TOP + TALL + 38, "2", "small", "end")
-    panel.text(LEFT, 32, "loss of the token, up to 4", "small")
+    panel.text(LEFT, 33, `loss of the token, −${most(values)} to ${most(values)}`, "small")
     return panel
   }
 
