@@ -43,23 +43,23 @@ EXEMPT: dict[tuple[str, str], str] = {
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
         gemlite/unpack gemlite/signed gemlite/group_of fast/persistent fast/words_once model/momentum_step
         fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
-        recurrences/join_two operations/masked_by_product
+        recurrences/join_two operations/masked_by_product attention/one_key_for_all_heads
         recurrences/two_factors sampling/order_of_bits sampling/infinite_noise""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
         for name in """first_kernel/unmasked_store rows/wrapped_offset matmul/last_group
-        attention/bottom_right""".split()
+        attention/bottom_right attention/tokens_and_heads""".split()
     },
     **{
         ("rounded loads", name): _NO_LOAD
         for name in """first_kernel/unmasked_store rows/wrapped_offset matmul/last_group matmul/gradients
-        attention/bottom_right""".split()
+        attention/bottom_right attention/tokens_and_heads""".split()
     },
     **{
         ("in-place input", name): _NO_TENSOR
         for name in """first_kernel/unmasked_store rows/wrapped_offset matmul/last_group
-        attention/bottom_right""".split()
+        attention/bottom_right attention/tokens_and_heads""".split()
     },
     **{
         (way, "matmul/gradients"): _LESSONS
