@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.language.extra import libdevice
 
 from annotated_examples.fast import softmax
 from annotated_examples.ladders.softmax import rung_5_backwards as rung_5
@@ -169,6 +170,35 @@ def four_words_kernel(out_ptr, seed, N: tl.constexpr, WORK: tl.constexpr):
         tl.store(out_ptr + offsets, offsets)
 
 
+@triton.jit
+def function_kernel(x_ptr, y_ptr, N: tl.constexpr, WHICH: tl.constexpr):
+    offsets = tl.arange(0, N)
+    x = tl.load(x_ptr + offsets)
+    if WHICH == "log":
+        x = tl.log(x)
+    elif WHICH == "exp":
+        x = tl.exp(x)
+    elif WHICH == "exp2":
+        x = tl.exp2(x)
+    elif WHICH == "libdevice.exp":
+        x = libdevice.exp(x)
+    elif WHICH == "quotient":
+        x = 3.0 / x
+    elif WHICH == "fast_dividef":
+        x = libdevice.fast_dividef(3.0, x)
+    tl.store(y_ptr + offsets, x)
+
+
+def of_each_element(which):
+    """How many instructions a function of an element takes: what 16 more elements a thread add, over 16."""
+    sizes = [
+        len(instructions(compiled(function_kernel, "*fp32 *fp32", {"N": N, "WHICH": name})))
+        for name in (which, "")
+        for N in (4096, 2048)
+    ]
+    return (sizes[0] - sizes[1] - sizes[2] + sizes[3]) / 16
+
+
 STEPS = "*bf16 *bf16 *fp32 i32"
 SPLITS = ((80, 4), (90, 4), (90, 8), (100, 4), (120, 4))
 
@@ -222,6 +252,8 @@ def main():
         ]
         for card in (80, 89, 90, 100, 120)
     }
+    functions = ("log", "exp", "exp2", "libdevice.exp", "quotient", "fast_dividef")
+    result["of each element"] = {which: of_each_element(which) for which in functions}
     result["roundings to tf32"] = {}
     for precision in ("tf32", "tf32x3"):
         ptx = compiled(product_kernel, "*fp32 *fp32 *fp32", {"PRECISION": precision}).asm["ptx"]

@@ -54,6 +54,18 @@ def test_a_float32_product_uses_tensor_cores_only_as_tf32():
     assert counted()["ieee"] == ["FFMA"] and counted()["tf32"] == ["HGMMA"]
 
 
+def test_how_many_instructions_a_function_takes():
+    import triton
+
+    found = {name: round(count) for name, count in counted()["of each element"].items()}
+    if triton.__version__ == "3.7.1":
+        assert found == {"log": 25, "exp": 5, "exp2": 1, "libdevice.exp": 9, "quotient": 8, "fast_dividef": 2}
+    index = said("docs/reference/triton-language.md")
+    assert "a polynomial, about 25 instructions, where `tl.exp2` is one" in index
+    assert "Needs two instructions; the plain `/` takes eight" in index
+    assert "It takes nine instructions, where `tl.exp` takes five" in said("annotated_examples/common/exponential.py")
+
+
 def test_tf32_cuts_and_tf32x3_rounds():
     assert counted()["roundings to tf32"]["tf32"] == 0 < counted()["roundings to tf32"]["tf32x3"]
     assert "the other 13 bits are cut off" in said("docs/guides/numerics.md")
