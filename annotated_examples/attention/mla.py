@@ -110,7 +110,8 @@ def mla_attention_kernel(
     q = load_block(head(q_tensor, b, h, 0), offs_m, T, offs_d, D)
     q_pe = load_block(head(q_pe_tensor, b, h, 0), offs_m, T, offs_e, E)
 
-    # The lowest finite number, and not −∞: a row sees no key at all where there are more queries than keys.
+    # The example has a key more than queries, `pid=(0, 0): ahead = 1`, so its first query sees two. The maximum begins
+    # at the lowest finite number, and not at −∞: a row sees no key at all where there are more queries than keys.
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, BLOCK_V), tl.float32)
@@ -247,8 +248,7 @@ def launch_options(q_nope, q_pe, v, own, walked, tiles):
 
 def without_heads(k_pe):
     """k_pe, (B, S, E), as the kernels take it: from head to head it is a step of 0."""
-    stride_b, stride_s, stride_e = k_pe.stride()
-    return k_pe, stride_b, 0, stride_s, stride_e
+    return k_pe, k_pe.stride(0), 0, *k_pe.stride()[1:]
 
 
 def sizes_of(q_nope, q_pe, k_nope, v, causal):

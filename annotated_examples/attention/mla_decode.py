@@ -157,7 +157,8 @@ def mla_decode_split_kernel(
     lengths_ptr, stride_l = lengths
     length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
     start_n, end_n, possible = part_of_keys(length, capacity, capacity, split, num_splits, BLOCK_N)
-    # The position of the row's own token. Of two new tokens the first doesn't see the second.
+    # The position of the row's own token. Of two new tokens, here with two heads each, the first doesn't see the
+    # second: `pid=(0, 0): last = [3, 3, 4, 4]`.
     last = length - T + rows // H
 
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
@@ -166,6 +167,8 @@ def mla_decode_split_kernel(
     for start in tl.range(start_n, end_n, BLOCK_N):
         offs_n = start + tl.arange(0, BLOCK_N)
         mask = offs_n < end_n
+        # Key 4 is in the second page of the table: `pid=(0, 1), start=4: page[0] = 0`, `pid=(0, 1), start=4: slot[0] =
+        # 1`.
         page, slot, inside = rows_of_cache(table, b, offs_n, mask, pages)
         c = load_rows(cache_tensor, 0, page, slot, mask & inside, R, BLOCK_R)
         c_pe = load_rows(cache_pe_tensor, 0, page, slot, mask & inside, E, BLOCK_E)

@@ -15,7 +15,7 @@ MUTANTS = [
     Mutant("dk_pe of the last head only", "        dv = tl.zeros((BLOCK_N, BLOCK_V), tl.float32)\n", "        dv = tl.zeros((BLOCK_N, BLOCK_V), tl.float32)\n        dk_pe = dk_pe * 0.0\n"),
     Mutant("dk_pe of the first head only", "dk_pe = multiply_add(ds, q_pe, dk_pe, INPUT_PRECISION)", "dk_pe = multiply_add(tl.where(h == 0, ds, 0.0).to(ds.dtype), q_pe, dk_pe, INPUT_PRECISION)"),
     Mutant("k_pe of the first sequence", "k_pe = load_block(head(k_pe_tensor, b, h, 0), offs_n, S, offs_e, E)", "k_pe = load_block(head(k_pe_tensor, 0, h, 0), offs_n, S, offs_e, E)", count=2),
-    Mutant("k_pe with heads", "return k_pe, stride_b, 0, stride_s, stride_e", "return k_pe, stride_b, stride_s, stride_s, stride_e"),
+    Mutant("k_pe with heads", "k_pe.stride(0), 0, *k_pe.stride()[1:]", "k_pe.stride(0), k_pe.stride(1), *k_pe.stride()[1:]"),
     Mutant("rotated part left out", "s = multiply_add(a_pe, tl.trans(b_pe), s, INPUT_PRECISION)", "s = s + 0.0"),
     Mutant("older keys forgotten", "S - T if causal else S", "0 if causal else S"),
     Mutant("queries that see a tile begin too late", "tl.maximum(start_n - ahead, 0)", "tl.maximum(start_n, 0)"),
