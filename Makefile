@@ -2,6 +2,7 @@
 #
 #   make serve                    the site on http://127.0.0.1:8000        make serve ADDRESS=127.0.0.1:8001
 #   make site                     the site into the folder site            make site ENGINE=zensical
+#   make zip                      the site as one file, to read without a network: dist/triton-academy-site.zip
 #   make test                     every check                              make test PYTEST_WORKERS=2
 #   make test-as-another-cpu      the checks of numbers, with sums in another order
 #   make check OP=layernorm       the checks of one operation
@@ -21,7 +22,7 @@ UV      = uv==0.13.9
 # Hundreds of processes import the same files. Where this is set, each of them would compile every file again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve site site-check test test-as-another-cpu check bench constraints clean other-torch
+.PHONY: serve site zip site-check test test-as-another-cpu check bench constraints clean other-torch
 .DELETE_ON_ERROR:
 
 # Instead of the theme's own notice, one sentence.
@@ -34,6 +35,11 @@ BUILD_mkdocs = $(BIN)/mkdocs build --strict
 BUILD_zensical = $(BIN)/python -m academy.site.with_zensical site
 site: $(VENV)/.installed $(if $(filter zensical,$(ENGINE)),$(VENV)/.installed-zensical)
 	EXECUTE_NOTEBOOKS=true $(or $(BUILD_$(ENGINE)),$(error ENGINE is mkdocs or zensical))
+
+# Its pages fetch their parts, which a browser allows from a server only: python3 -m http.server -d site
+zip: site
+	mkdir -p dist
+	$(BIN)/python -m zipfile -c dist/triton-academy-site.zip site/
 
 test: $(VENV)/.installed
 	$(BIN)/ruff check .

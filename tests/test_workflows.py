@@ -179,7 +179,11 @@ def test_the_wheel_is_tried_away_from_the_repository():
     tried = [step for step in steps if step.get("working-directory") == "/tmp"]
     text = "\n".join(step["run"] for step in tried)
     assert "/tmp/empty/bin/academy trace" in text and "/tmp/empty/bin/academy exercise check" in text
-    assert "/tmp/empty/bin/academy judge" in text
+    assert "/tmp/empty/bin/triton-academy judge" in text and "/tmp/empty/bin/academy judge" in text
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    assert scripts["triton-academy"] == scripts["academy"]  # so `uvx triton-academy` finds it
+    pairs = WORKFLOWS["package"]["jobs"]["wheel"]["strategy"]["matrix"]["torch"]
+    assert pairs == [path.stem.removeprefix("torch-") for path in SETS]
     modules = re.findall(r"annotated_examples(?:\.\w+)+", text)
     assert modules and all((ROOT / f"{module.replace('.', '/')}.py").is_file() for module in modules)
 
