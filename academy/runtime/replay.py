@@ -246,7 +246,7 @@ def record(recorder: _Recorder, function: Callable, arguments: tuple, named: dic
     """Calls the function. Returns its result and a `Plan`, or "no" if it can't be replayed."""
     with _LOCK:
         ASKED.clear()
-        run, apply = triton.JITFunction.run, torch.autograd.Function.apply.__func__
+        run, own = triton.JITFunction.run, vars(torch.autograd.Function)["apply"]  # written in C from torch 2.15 on
 
         @functools.wraps(run)
         def watched(kernel, *values, grid, warmup, **options):
@@ -255,11 +255,12 @@ def record(recorder: _Recorder, function: Callable, arguments: tuple, named: dic
                 recorder.launched(kernel, values, options, grid, compiled)
             return compiled
 
-        @functools.wraps(apply)
+        @functools.wraps(torch.autograd.Function.apply)
         def noted(kind, *given, **options):
+            apply = functools.partial(own.__get__(None, kind), *given, **options)
             if launch.RECORDING.recorder is not recorder or not recorder.autograd:
-                return apply(kind, *given, **options)
-            return recorder.framed(kind, given, functools.partial(apply, kind, *given, **options))
+                return apply()
+            return recorder.framed(kind, given, apply)
 
         triton.JITFunction.run, torch.autograd.Function.apply = watched, classmethod(noted)
         launch.RECORDING.recorder = recorder
@@ -267,7 +268,7 @@ def record(recorder: _Recorder, function: Callable, arguments: tuple, named: dic
             with recorder:
                 result = function(*arguments, **named)
         finally:
-            triton.JITFunction.run, torch.autograd.Function.apply = run, classmethod(apply)
+            triton.JITFunction.run, torch.autograd.Function.apply = run, own
             launch.RECORDING.recorder = None
         try:
             return result, recorder.plan(result)
