@@ -75,10 +75,11 @@ def logprobs_in_chunks(module, x, c, tau, nabla_ell):
 
 @case(**RESULTS, values=without_an_upstream_of_logprobs, sizes={"V": 37})
 def entropies_in_chunks(module, x, c, tau, nabla_H):
-    logits = all_but_the_last(x)
-    logprobs, entropies, state = module.token_logprobs_forward(logits, c[None], tau, BLOCK_N=8)
-    dx = module.token_logprobs_backward(None, nabla_H, logits, c[None], state, tau, BLOCK_N=16)
-    return (logprobs[0], entropies[0]), {"x": dx[0]}
+    """Each row in a sequence of its own."""
+    logits, tokens = torch.nn.functional.pad(x[:, None], (0, 0, 0, 1))[:, :-1], c[:, None]
+    logprobs, entropies, state = module.token_logprobs_forward(logits, tokens, tau, BLOCK_N=8)
+    dx = module.token_logprobs_backward(None, nabla_H, logits, tokens, state, tau, BLOCK_N=16)
+    return (logprobs[:, 0], entropies[:, 0]), {"x": dx[:, 0]}
 
 
 @logprobs_in_chunks.pytorch

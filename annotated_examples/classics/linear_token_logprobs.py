@@ -15,10 +15,8 @@ and backward computes every piece again, replaces it by its gradient [[tag: LTL-
 
 **What it costs.** Four products of `2 · rows · hidden · vocab` operations, as for
 [linear cross entropy](linear_cross_entropy.py): the logits, the logits again, and two gradients. PyTorch needs three,
-and memory for all logits in float32, several times over. At 8192 x 4096 x 151936, on an H200, this file takes
-[[bench: linear_token_logprobs/8192x4096x151936/forward+backward/lesson.ms]] forward and backward, and PyTorch
-[[bench: linear_token_logprobs/8192x4096x151936/forward+backward/eager.ms]]. A rollout that is only asked how likely its
-tokens were needs one product.
+and memory for all logits in float32, several times over. A rollout that is only asked how likely its tokens were needs
+one product. It hasn't been measured on a card yet, so this page has no times.
 
 **Contract.** `x` is (…, hidden), `weight` (vocab, hidden), `tokens` (…), `bias` (vocab) or None. `x` is float32,
 float16 or bfloat16; `weight` and `bias` have its dtype or float32, and are then rounded to it for the products, as

@@ -16,9 +16,7 @@ The ratio is clipped, so that one step can't go far, and a small price $\beta k$
 
 **What it costs.** Next to nothing: 8 sequences of 1024 tokens are 8192 numbers in each tensor, where their logits were
 a billion. What counts is the host's time and that it is right. One kernel computes the loss of each token and its slope
-together; PyTorch adds up. On an H200, 64 x 2048 tokens take forward and backward together
-[[bench: policy_loss/64x2048/forward+backward/lesson.ms]], and PyTorch
-[[bench: policy_loss/64x2048/forward+backward/eager.ms]].
+together; PyTorch adds up. It hasn't been measured on a card yet, so this page has no times.
 
 **Contract.** All tensors are float32 but the mask, which is boolean, integer or floating: how much a token counts. Any
 strides. Where the mask is 0 nothing is read, so NaN there harms nothing. Only log-probabilities of the model that is
