@@ -102,7 +102,8 @@ def _drop_what_nobody_reads() -> None:
         try:
             stream.flush()
         except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _in_the_way(command: str, error: Exception) -> int:

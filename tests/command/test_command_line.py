@@ -94,6 +94,7 @@ def test_stopping_a_command_stops_its_processes(work, name, tmp_path):
             time.sleep(0.05)
         assert all(map(ended, map(int, workers.split())))
     finally:
+        os.close(reading)
         for each in (running.pid, *map(int, workers.split())):
             if not ended(each):
                 os.kill(each, signal.SIGKILL)

@@ -59,8 +59,10 @@ def output(kind: str):
     ids=lambda words: " ".join(words[:2]),
 )
 def test_output_that_nobody_takes(kind, words, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdout", output(kind))
-    status = cli.main(words)
+    with output(kind) as taken_by_nobody:
+        monkeypatch.setattr(sys, "stdout", taken_by_nobody)
+        status = cli.main(words)
+        monkeypatch.undo()
     if kind == "full":
         assert status == 2
         said = said_once(capsys.readouterr().err, words[0])
