@@ -128,11 +128,13 @@ def _counted(kinds: dict[str, int]) -> str:
 
 
 def _resident(kernel: compiler.Compiled, on: Card) -> str:
-    """How many programs an SM holds at a time, and what the limit is. Registers are handed out to warps by 256."""
+    """How many programs an SM holds at a time, and what the limit is. Registers are handed out to warps by 256, and
+    each quarter of an SM has a quarter of them.
+    """
     assert kernel.registers is not None and kernel.shared is not None and kernel.num_warps is not None
     per_warp = -(-max(kernel.registers, 1) * 32 // 256) * 256
     limits = {
-        "registers": on.registers // (per_warp * kernel.num_warps),
+        "registers": on.registers // per_warp // 4 * 4 // kernel.num_warps,
         "threads": on.threads // (32 * kernel.num_warps),
         "shared memory": (on.shared + 1024) // (kernel.shared + 1024),
         "the number of programs": on.programs,

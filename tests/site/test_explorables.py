@@ -176,10 +176,13 @@ def test_l2_order_counts_what_the_kernel_orders(run):
 
 def test_occupancy_is_the_guides(run, scripts):
     guide = scripts("card").guide("busy")
-    for warps, registers, shared in ((4, 64, 32), (4, 104, 32), (16, 104, 227), (16, 255, 0), (1, 16, 0), (32, 40, 7)):
+    sizes = (4, 64, 32), (4, 104, 32), (16, 104, 227), (16, 255, 0), (1, 16, 0), (32, 40, 7), (2, 104, 0)
+    for warps, registers, shared in sizes:
         found = run("occupancy", warps=warps, registers=registers, shared=shared)["model"]
         assert found["limits"] == guide.limits(warps, registers, shared * 1024)
         assert (found["fit"], found["tightest"]) == guide.programs_per_sm(warps, registers, shared * 1024)
+    # A quarter of an SM has 16,384 registers: room for 4 warps of 104 a thread, though all four could hold 19.
+    assert guide.programs_per_sm(2, 104) == (8, "registers")
 
 
 def test_the_roofline_bounds_as_the_formula_does(run, scripts):

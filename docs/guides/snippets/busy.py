@@ -26,7 +26,7 @@ def limits(num_warps, registers, shared_bytes=0):
     return {
         "warps": 64 // num_warps,
         "programs": 32,
-        "registers": 65536 // (per_warp * num_warps),
+        "registers": 65536 // per_warp // 4 * 4 // num_warps,  # each quarter of an SM has a quarter of them
         "shared memory": 228 * 1024 // (shared_bytes + 1024),  # 1 KB of each is the system's
     }
 

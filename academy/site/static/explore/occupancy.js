@@ -5,7 +5,7 @@ explorables.define("occupancy", ({ Panel }) => ({
     const limits = {
       warps: Math.floor(64 / warps),
       programs: 32,
-      registers: Math.floor(65536 / (perWarp * warps)),
+      registers: Math.floor((Math.floor(65536 / perWarp / 4) * 4) / warps),
       "shared memory": Math.floor(228 / (shared + 1)),
     }
     const fit = Math.min(...Object.values(limits))
