@@ -170,17 +170,31 @@ def test_the_table_counts_what_was_judged(monkeypatch):
     assert "| [topk_ties_16_bits](../../tests/corpus/edits.toml) | k" in every and "[c]" not in every
 
 
-def test_what_is_kept_is_of_this_corpus():
+@pytest.mark.parametrize("board, cases", zip(scoreboard.BOARDS, (CASES, LAST)), ids=scoreboard.BOARDS)
+def test_what_is_kept_is_of_this_corpus(board, cases):
     """And the tables are those of the JSON, which no machine's path stands in."""
-    content = json.loads((scoreboard.PAGE / "scoreboard.json").read_text("utf-8"))
+    content = json.loads((scoreboard.PAGE / f"{board}.json").read_text("utf-8"))
     rows = content["rows"]
-    assert set(rows) <= {case.name for case in CASES} and len(scoreboard.SHORT) == len(scoreboard.NAMES)
-    assert content["judges"] == scoreboard.counted(rows, CASES)
+    assert set(rows) <= {case.name for case in cases} and len(scoreboard.SHORT) == len(scoreboard.NAMES)
+    assert content["judges"] == scoreboard.counted(rows, cases)
     for name, text in {
-        "scoreboard.txt": scoreboard.table(content["judges"]),
-        "scoreboard-faults.txt": scoreboard.every(rows, CASES, faulty=True),
-        "scoreboard-right.txt": scoreboard.every(rows, CASES, faulty=False),
+        f"{board}.txt": scoreboard.table(content["judges"]),
+        f"{board}-faults.txt": scoreboard.every(rows, cases, faulty=True),
+        f"{board}-right.txt": scoreboard.every(rows, cases, faulty=False),
     }.items():
         assert (scoreboard.PAGE / name).read_text("utf-8") == text
     said = [each.get("message", "") for row in rows.values() for each in row.values()]
     assert not [text for text in said if str(scoreboard.ROOT) in text or sys.prefix in text]
+
+
+def test_the_guide_names_what_was_missed_and_blamed_in_the_last_third():
+    rows, guide = scoreboard.kept(last=True), (scoreboard.PAGE.parent / "which-judge.md").read_text("utf-8")
+    assert set(rows) == {case.name for case in LAST}
+    ours = scoreboard.counted(rows, LAST)[scoreboard.OURS]
+    assert f"**{ours['found']} of {ours['faults']}**" in guide and f"**{ours['alarms']} of {ours['right']}**" in guide
+    for case in LAST:
+        found = rows[case.name][scoreboard.OURS]["verdict"] == "found"
+        if found is not case.faulty:
+            assert f"| `{case.path.stem}` |" in guide
+        else:
+            assert case.expected not in ("missed", "blamed")

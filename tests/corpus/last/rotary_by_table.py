@@ -18,8 +18,8 @@ def rotary_table_kernel(cos_ptr, sin_ptr, half, log_base, BLOCK: tl.constexpr):
 
 @triton.jit
 def rotary_by_table_kernel(x_ptr, cos_ptr, sin_ptr, y_ptr, heads, half, BLOCK: tl.constexpr):
-    t = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
+    pid = tl.program_id(0).to(tl.int64)
+    t, head = pid // heads, pid % heads
     d = tl.arange(0, BLOCK)
     mask = d < half
     cos = tl.load(cos_ptr + t * half + d, mask=mask)
@@ -49,7 +49,7 @@ def rotary_by_table(x, base=10000.0):
     y = torch.empty_like(x)
     if x.numel():
         cos, sin = table_of(time, width // 2, base, x.device)
-        rotary_by_table_kernel[(time, heads)](
+        rotary_by_table_kernel[(time * heads,)](
             x, cos, sin, y, heads, width // 2, BLOCK=triton.next_power_of_2(width // 2)
         )
     return y
