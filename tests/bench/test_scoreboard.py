@@ -170,7 +170,7 @@ def test_the_table_counts_what_was_judged(monkeypatch):
     assert "| [topk_ties_16_bits](../../tests/corpus/edits.toml) | k" in every and "[c]" not in every
 
 
-@pytest.mark.parametrize("board, cases", zip(scoreboard.BOARDS, (CASES, LAST)), ids=scoreboard.BOARDS)
+@pytest.mark.parametrize("board, cases", [*zip(scoreboard.BOARDS, (CASES, LAST))], ids=scoreboard.BOARDS)
 def test_what_is_kept_is_of_this_corpus(board, cases):
     """And the tables are those of the JSON, which no machine's path stands in."""
     content = json.loads((scoreboard.PAGE / f"{board}.json").read_text("utf-8"))
