@@ -49,6 +49,7 @@ class Public:
     reference: the same in plain PyTorch, or its name (default: `<name>_reference` of the lesson).
     wrap: what is called in place of the function and of the reference, `wrap(function)`.
     differentiable: whether it has a backward pass.
+    uncaptured: why a CUDA graph can't capture it; "" if one can.
     codes: whether it multiplies eight-bit codes that it makes of its inputs, see `Subject.codes`.
     batch: dims of rows that are computed independently -> "" if a row has the same bits in any batch, which the judge
         holds; else why not. Where it isn't so in all of the files: file -> why not.
@@ -72,6 +73,7 @@ class Public:
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
     without: dict[str, str] = field(default_factory=dict)
     differentiable: bool = True
+    uncaptured: str = ""
     codes: bool = False
     batch: dict[str, str | dict[str, str]] = field(default_factory=dict)
     float32: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         own_operation/soft_sign own_operation/two_inputs own_operation/kept
         operations/zero_stride_upstream operations/overwritten_upstream operations/swiglu_bytes attention/grouped_heads
         gemlite/unpack gemlite/signed gemlite/group_of fast/persistent fast/words_once model/momentum_step
-        fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
+        model/decay_apart fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
         recurrences/join_two operations/masked_by_product attention/one_key_for_all_heads
         recurrences/two_factors sampling/order_of_bits sampling/infinite_noise""".split()
     },

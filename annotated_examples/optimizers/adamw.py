@@ -1,0 +1,330 @@
+r"""
+# AdamW: one launch for every tensor of a model
+
+The optimizer's step touches every parameter once, and does a dozen operations with each. Written in PyTorch, tensor by
+tensor, that is a dozen launches for each of several hundred tensors, most of them small: a bias, a norm's weight. The
+launches take longer than the work. So here *one* launch updates all of them.
+
+[[eq: AW-m]]
+
+[[eq: AW-v]]
+
+[[eq: AW-p]]
+
+What is new is how a program finds its numbers: from a table of addresses in memory, not from pointers in the launch.
+
+**What it costs.** A float32 parameter is read with its gradient and two averages, and three of the four are written:
+28 bytes for about fifteen operations. So memory is the limit: a model of 124 million parameters moves 3.5 GB in each
+step. It hasn't been timed on a card yet.
+
+**Contract.** Any number of tensors with any shapes and strides, also empty ones, all of them float32 or bfloat16 (each
+with a gradient of its own dtype); the averages are float32. Everything is computed in float32 and rounded once, by the
+store. A NaN or an infinity in a gradient reaches its own parameter only. The same call gives the same bits. A CUDA
+graph can't capture a step: its tables are made on the host.
+"""
+
+from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+
+import torch
+import triton
+import triton.language as tl
+
+from annotated_examples.common.custom_operator import opaque
+
+
+# ## Reference
+#
+# One step in plain PyTorch, in place, for one tensor after the other. The decay comes first, and multiplies the weight
+# itself. That is what the W stands for: Adam with the decay added to the *gradient* divides it by $\sqrt{v}$ like the
+# rest, and a weight with large gradients would then hardly decay.
+def adamw_reference(
+    params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01
+):
+    each_step = [steps] * len(params) if isinstance(steps, torch.Tensor) else steps
+    for step in [steps] if isinstance(steps, torch.Tensor) else steps:
+        step += 1
+    for p, g, m, v, step in zip(params, grads, exp_avgs, exp_avg_sqs, each_step):
+        m.mul_(betas[0]).add_(g, alpha=1 - betas[0])
+        v.mul_(betas[1]).addcmul_(g, g, value=1 - betas[1])
+        c1, c2 = 1 - betas[0] ** step.double(), 1 - betas[1] ** step.double()
+        p.mul_(1 - lr * weight_decay).sub_(lr * (m / c1) / ((v / c2).sqrt() + eps))
+
+
+# ## A power of a number just below 1
+#
+# Both averages begin at zero, so at first they are too small, [after t steps by the factor `1 - beta **
+# t`](../../backprop_math/adamw.md). With $\beta = 0.999$ and one step that is 0.001, what is left of a difference of
+# two numbers near 1. In float32 $\beta$ is wrong by up to $3 \cdot 10^{-8}$, so that difference is wrong by three parts
+# in 100,000, and so is every update.
+#
+# So two things are done. The host passes $1 - \beta$, which it has computed in float64, and the kernel takes that from
+# a 1 in float64. And the power is computed in float64, by squaring: `n` in binary says which squares are factors. Step
+# 1,000 takes ten rounds. It is one number for each program, so cards with few float64 units don't mind.
+@triton.jit
+def one_minus_power(new, n):
+    beta = 1.0 - tl.cast(new, tl.float64)
+    power = tl.full((), 1.0, tl.float64)
+    while n > 0:
+        power = tl.where(n % 2 == 1, power * beta, power)
+        beta *= beta
+        n //= 2
+    return (1.0 - power).to(tl.float32)
+
+
+# ## The kernel
+#
+# [[figure: optimizers/chunks]]
+#
+# All tensors are cut into chunks of `BLOCK` elements, and a program takes one chunk. Which one? That stands in a second
+# table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of 2³³ elements has many entries, a
+# bias one, and an empty tensor none, which stops nobody else.
+@triton.jit
+def adamw_kernel(
+    table_ptr,  # (6, tensors) int64: addresses of p, g, m, v and the step; lengths
+    chunks_ptr,  # (programs, 2) int64: which tensor, and its first element
+    tensors,
+    lr,  # a number, or a pointer to one
+    new1,  # 1 − β₁
+    new2,  # 1 − β₂
+    eps,
+    decay,
+    DTYPE: tl.constexpr,  # of the parameters and their gradients
+    LR_IN_MEMORY: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    pid = tl.program_id(0).to(tl.int64)
+    which = tl.load(chunks_ptr + 2 * pid)
+    first = tl.load(chunks_ptr + 2 * pid + 1)
+    # An address is an integer of 64 bits. `.to(tl.pointer_type(…))` says what lies there; from then on it is a pointer
+    # like any other. Nobody checks that it is true. A wrong dtype here reads other numbers, and a tensor that was freed
+    # since the table was made is somebody else's memory.
+    p_ptr = tl.load(table_ptr + which).to(tl.pointer_type(DTYPE))
+    g_ptr = tl.load(table_ptr + tensors + which).to(tl.pointer_type(DTYPE))
+    m_ptr = tl.load(table_ptr + 2 * tensors + which).to(tl.pointer_type(tl.float32))
+    v_ptr = tl.load(table_ptr + 3 * tensors + which).to(tl.pointer_type(tl.float32))
+    step_ptr = tl.load(table_ptr + 4 * tensors + which).to(tl.pointer_type(tl.float32))
+    # `first` was int64 in the table, so the offsets are, too. In the example the second chunk of the first tensor has
+    # `pid=1: offs = [4, 5, 6, 7]` and `pid=1: mask = [1, 0, 0, 0]`, because the tensor has five elements.
+    offs = first + tl.arange(0, BLOCK)
+    mask = offs < tl.load(table_ptr + 5 * tensors + which)
+
+    p = tl.load(p_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    g = tl.load(g_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+    m = tl.load(m_ptr + offs, mask=mask, other=0.0)
+    v = tl.load(v_ptr + offs, mask=mask, other=0.0)
+    if LR_IN_MEMORY:
+        lr = tl.load(lr)
+    step = tl.load(step_ptr).to(tl.int64)
+
+    # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that:
+    # with a $\beta_2$ near 0, `v + (g * g - v)` would lose a small gradient that comes after a large one. Where `v` is
+    # 10⁸, float32 has nothing left of a 1 in `1 - v`.
+    m += new1 * (g - m)
+    v = (1.0 - new2) * v + new2 * (g * g)
+    # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would count as
+    # 10⁻⁴.
+    c1 = one_minus_power(new1, step)
+    c2 = one_minus_power(new2, step)
+    updated = (1.0 - lr * decay) * p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps)
+    # One rounding, by the store. A bfloat16 weight below 1 moves by 0.2 % or not at all. Rounded by itself,
+    # `(1 - lr * decay) * p` would be `p` again, in every step, and the weight would never decay.
+    tl.store(p_ptr + offs, updated, mask=mask)
+    tl.store(m_ptr + offs, m, mask=mask)
+    tl.store(v_ptr + offs, v, mask=mask)
+
+
+# ## The tables
+#
+# They are made on the host and copied to the card, in every step anew: a gradient is usually another tensor than in the
+# step before, and an address that was kept would be that of freed memory.
+def tables(params, grads, exp_avgs, exp_avg_sqs, steps, *, BLOCK=1024):
+    """`(table, chunks)` on the device of the tensors, which are contiguous. steps: a tensor for each parameter."""
+    checks.power_of_two(BLOCK=BLOCK)
+    rows = [[x.data_ptr() for x in some] for some in (params, grads, exp_avgs, exp_avg_sqs, steps)]
+    lengths = [x.numel() for x in params]
+    chunks = [(which, first) for which, length in enumerate(lengths) for first in range(0, length, BLOCK)]
+    on = dict(dtype=torch.int64, device=params[0].device)
+    return torch.tensor([*rows, lengths], **on), torch.tensor(chunks, **on).reshape(-1, 2)
+
+
+# ## The launcher
+#
+# `opaque`, because `torch.compile` can't look into a function that asks for addresses. What is written behind PyTorch's
+# back must be reported: autograd counts the *versions* of a tensor, and so notices that a value was overwritten which a
+# backward pass still needs.
+@opaque(
+    "(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor[] steps, "
+    "Tensor? lr_tensor, float lr, float beta1, float beta2, float eps, float weight_decay) -> ()",
+    lambda *tensors: None,
+)
+def adamw_launch_(
+    params, grads, exp_avgs, exp_avg_sqs, steps, lr_tensor, lr, beta1, beta2, eps, weight_decay, *, BLOCK=1024
+):
+    """One launch for contiguous parameters of one dtype. steps: a tensor for each, already increased by 1."""
+    table, chunks = tables(params, grads, exp_avgs, exp_avg_sqs, steps, BLOCK=BLOCK)
+    if len(chunks):
+        adamw_kernel[(len(chunks),)](
+            table, chunks, len(params), lr if lr_tensor is None else lr_tensor, 1 - beta1, 1 - beta2, eps, weight_decay,
+            DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
+            LR_IN_MEMORY=lr_tensor is not None, BLOCK=BLOCK,
+        )  # fmt: skip
+    torch.autograd.graph.increment_version([*params, *exp_avgs, *exp_avg_sqs])
+
+
+# ## Arguments
+#
+# What a program writes to must be its own: the same parameter twice would be updated by two programs at once.
+def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight_decay):
+    named = dict(params=params, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs)
+    if not isinstance(steps, torch.Tensor):
+        named["steps"] = steps
+    for name, some in named.items():
+        if not isinstance(some, (list, tuple)):
+            raise TypeError(f"{name} must be a list of tensors, got {type(some).__name__}")
+        if len(some) != len(params):
+            raise ValueError(f"{name} must have one tensor for each of the {len(params)} of params, got {len(some)}")
+    for at, (p, g, m, v) in enumerate(zip(params, grads, exp_avgs, exp_avg_sqs)):
+        names = [f"{name}[{at}]" for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")]
+        these = dict(zip(names, (p, g, m, v)))
+        checks.tensors(**these)
+        checks.dtypes((torch.float32, torch.bfloat16), **{names[0]: p})
+        checks.same_dtype(**{names[0]: p, names[1]: g})
+        checks.dtypes((torch.float32,), **{names[2]: m, names[3]: v})
+        checks.same_shape(**these)
+    for at, step in enumerate([steps] if isinstance(steps, torch.Tensor) else steps):
+        checks.tensors(**{f"steps[{at}]": step})
+        checks.dtypes((torch.float32,), **{f"steps[{at}]": step})
+        checks.shape(f"steps[{at}]", step, (), "one number")
+    written = [*params, *exp_avgs, *exp_avg_sqs]
+    if any(stride == 0 and size > 1 for x in written for stride, size in zip(x.stride(), x.shape)):
+        raise ValueError("params, exp_avgs and exp_avg_sqs must not be expanded, because they are written to")
+    places = [x.data_ptr() for x in written if x.numel()] if not torch.compiler.is_compiling() else []
+    if len(set(places)) < len(places):
+        raise ValueError("params, exp_avgs and exp_avg_sqs must be different tensors, because they are written to")
+    if isinstance(lr, torch.Tensor):
+        checks.tensors(lr=lr)
+        checks.dtypes((torch.float32,), lr=lr)
+        checks.shape("lr", lr, (), "one number")
+    else:
+        checks.number("lr", lr, at_least=0)
+    for at, beta in enumerate(betas):
+        checks.number(f"betas[{at}]", beta, at_least=0)
+        if beta >= 1:
+            raise ValueError(f"betas[{at}] must be below 1, got {beta}")
+    checks.number("eps", eps, at_least=0)
+    checks.number("weight_decay", weight_decay, at_least=0)
+
+
+# ## One step
+#
+# A tensor that isn't contiguous is updated in a copy, which is then copied back.
+@torch.no_grad()
+def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
+    r"""One step of AdamW for all tensors, in place: params, averages and steps. One launch for each dtype.
+
+    Args:
+        params: tensors, float32 or bfloat16, of any shapes and strides.
+        grads: their gradients, of the same shapes and dtypes.
+        exp_avgs, exp_avg_sqs: averages of the gradients and of their squares, float32, of the same shapes.
+        steps: how many steps were made before, float32: a 0-d tensor for all parameters, or a list with one for each.
+            Is increased by 1.
+        lr: learning rate, a number or a 0-d float32 tensor, at least 0.
+        betas: $\beta_1$ and $\beta_2$, from 0 to below 1.
+        eps: added to the root, at least 0.
+        weight_decay: each weight is multiplied by `1 - lr * weight_decay` first.
+
+    Returns:
+        None.
+
+    Raises:
+        TypeError, ValueError: an argument has a wrong type, dtype, shape or device, or is out of range, or two tensors
+            that are written to are the same.
+
+    Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (arXiv 1711.05101); Kingma and Ba (arXiv
+    1412.6980).
+    """
+    contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight_decay)
+    if not len(params):
+        return
+    if isinstance(steps, torch.Tensor):
+        steps += 1
+        steps = [steps] * len(params)
+    else:
+        torch._foreach_add_(list(steps), 1)  # one launch, too
+    rate = (lr, 0.0) if isinstance(lr, torch.Tensor) else (None, float(lr))
+    rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, steps))
+    for dtype in dict.fromkeys(p.dtype for p in params):
+        given = [row for row in rows if row[0].dtype == dtype]
+        flat = [[x.contiguous() for x in row] for row in given]
+        adamw_launch_(*map(list, zip(*flat)), *rate, *map(float, (*betas, eps, weight_decay)))
+        for before, after in zip(given, flat):
+            for at in (0, 2, 3):  # the parameter and its averages
+                if after[at] is not before[at]:
+                    before[at].copy_(after[at])
+
+
+# ## The optimizer
+#
+# Used like PyTorch's `torch.optim.AdamW`, with the same names in its state, so that a checkpoint fits both. One thing
+# needs care. An optimizer's `load_state_dict` converts the state to the dtype of the parameter, which would round the
+# averages of bfloat16 weights. They are float32 for a reason: with $\beta_2 = 0.999$ an average moves by a thousandth
+# of the difference in each step, and a bfloat16 can't move by less than two thousandths of its size.
+class AdamW(torch.optim.Optimizer):
+    """AdamW with one launch a step for each dtype.
+
+    Args:
+        params: as PyTorch's optimizers take them, groups of parameters included.
+        lr, betas, eps, weight_decay: as in `adamw_`.
+
+    Raises:
+        TypeError, ValueError: as `adamw_`, and for sparse gradients.
+    """
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """One step. closure: as in PyTorch's optimizers, evaluates the loss again; its value is returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            for p in params:
+                if not self.state[p]:
+                    like = dict(dtype=torch.float32, memory_format=torch.contiguous_format)
+                    step = torch.zeros((), dtype=torch.float32, device=p.device)
+                    self.state[p] = dict(step=step, exp_avg=torch.zeros_like(p, **like))
+                    self.state[p]["exp_avg_sq"] = torch.zeros_like(p, **like)
+            averages = [[self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq", "step")]
+            options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
+            adamw_(params, [p.grad for p in params], *averages, **options)
+        return loss
+
+    def load_state_dict(self, state_dict):
+        """As PyTorch's; the averages stay float32."""
+        super().load_state_dict(state_dict)
+        saved = [number for group in state_dict["param_groups"] for number in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        for number, p in zip(saved, params):
+            for name, value in state_dict["state"].get(number, {}).items():
+                self.state[p][name] = value.to(p.device, torch.float32, copy=True)
+
+
+# ## A run small enough to watch
+#
+# Two tensors, of five elements and of two, in chunks of four: three programs. The first step of AdamW has the size of
+# `lr`, whatever the gradient is: both averages are exact after the correction, $g$ and $g^2$. So with gradients of 2
+# and -0.001, `adamw_kernel, pid=0: updated = [0.9, 0.9, 0.9, 0.9]` and `adamw_kernel, pid=2: updated[:2] = [1.1, 1.1]`.
+def EXAMPLE():
+    params = [torch.ones(5, device=device.DEVICE), torch.ones(2, device=device.DEVICE)]
+    grads = [torch.full_like(params[0], 2.0), torch.full_like(params[1], -0.001)]
+    averages = [[torch.zeros_like(p) for p in params] for _ in range(2)]
+    step = torch.ones((), device=device.DEVICE)
+    adamw_launch_(params, grads, *averages, [step] * 2, None, 0.1, 0.9, 0.999, 1e-8, 0.0, BLOCK=4)
+
+
+if __name__ == "__main__":
+    script.main(adamw_, adamw_reference)
