@@ -187,6 +187,8 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
         names = [f"{name}[{at}]" for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")]
         these = dict(zip(names, (p, g, m, v)))
         checks.tensors(**these)
+        # Only a weight that is a leaf may require a gradient: a step isn't differentiable.
+        checks.no_gradient("adamw_", **{name: x for name, x in these.items() if x is not p or not p.is_leaf})
         checks.dtypes((torch.float32, torch.bfloat16), **{names[0]: p})
         checks.same_dtype(**{names[0]: p, names[1]: g})
         checks.dtypes((torch.float32,), **{names[2]: m, names[3]: v})
@@ -219,6 +221,25 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
 #
 # A tensor that isn't contiguous is updated in a copy, which is then copied back.
 @torch.no_grad()
+def one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *options):
+    """A launch for each dtype of params. options: as `adamw_launch_` takes them."""
+    if isinstance(steps, torch.Tensor):
+        steps += 1
+        steps = [steps] * len(params)
+    else:
+        torch._foreach_add_(list(steps), 1)  # one launch, too
+    rate = (lr, 0.0) if isinstance(lr, torch.Tensor) else (None, float(lr))
+    rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, steps))
+    for dtype in dict.fromkeys(p.dtype for p in params):
+        given = [row for row in rows if row[0].dtype == dtype]
+        flat = [[x.contiguous() for x in row] for row in given]
+        adamw_launch_(*map(list, zip(*flat)), *rate, *map(float, options))
+        for before, after in zip(given, flat):
+            for at in (0, 2, 3):  # the parameter and its averages
+                if after[at] is not before[at]:
+                    before[at].copy_(after[at])
+
+
 def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
     r"""One step of AdamW for all tensors, in place: params, averages and steps. One launch for each dtype.
 
@@ -244,23 +265,8 @@ def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999
     1412.6980).
     """
     contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight_decay)
-    if not len(params):
-        return
-    if isinstance(steps, torch.Tensor):
-        steps += 1
-        steps = [steps] * len(params)
-    else:
-        torch._foreach_add_(list(steps), 1)  # one launch, too
-    rate = (lr, 0.0) if isinstance(lr, torch.Tensor) else (None, float(lr))
-    rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, steps))
-    for dtype in dict.fromkeys(p.dtype for p in params):
-        given = [row for row in rows if row[0].dtype == dtype]
-        flat = [[x.contiguous() for x in row] for row in given]
-        adamw_launch_(*map(list, zip(*flat)), *rate, *map(float, (*betas, eps, weight_decay)))
-        for before, after in zip(given, flat):
-            for at in (0, 2, 3):  # the parameter and its averages
-                if after[at] is not before[at]:
-                    before[at].copy_(after[at])
+    if len(params):
+        one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *betas, eps, weight_decay)
 
 
 # ## The optimizer
@@ -300,7 +306,7 @@ class AdamW(torch.optim.Optimizer):
                     self.state[p]["exp_avg_sq"] = torch.zeros_like(p, **like)
             averages = [[self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq", "step")]
             options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
-            adamw_(params, [p.grad for p in params], *averages, **options)
+            adamw_(params, [p.grad.detach() for p in params], *averages, **options)
         return loss
 
     def load_state_dict(self, state_dict):
