@@ -25,7 +25,7 @@ def chunks():
                 count, kind = min(BLOCK, length - first), "ab"[pid % 2]
                 panel.cells(66 + size * first, y, 1, count, (size, 26), lambda r, c, kind=kind: kind, lambda r, c: "")
                 panel.text(66 + size * first + size * count / 2, y + 42, f"pid {pid}", "small", "middle")
-    table = Panel(40 + 56 * len(NAMES), "The table `chunks`")
+    table = Panel(40 + 56 * len(NAMES), "The table of chunks")
     for column, head in enumerate(("pid", "tensor", "first")):
         table.text(30 + 90 * column, 44, head, "small", "middle")
     for pid, (which, first) in enumerate(made):
