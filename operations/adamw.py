@@ -110,12 +110,12 @@ def of_rows(step):
 def of_pytorch(**how):
     """PyTorch's step. It wants a tensor of steps for each parameter."""
 
+    from torch.optim.adamw import adamw
+
     def step(params, grads, exp_avgs, exp_avg_sqs, done, *, betas, **options):
         given = params, grads, exp_avgs, exp_avg_sqs, [], [done.clone() for _ in params]
         beta1, beta2 = betas
-        torch.optim.adamw.adamw(
-            *map(list, given), amsgrad=False, beta1=beta1, beta2=beta2, maximize=False, **options, **how
-        )
+        adamw(*map(list, given), amsgrad=False, beta1=beta1, beta2=beta2, maximize=False, **options, **how)
 
     return of_rows(step)
 

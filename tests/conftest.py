@@ -39,8 +39,9 @@ FORKING = tuple(f"tests/judge/test_{name}" for name in ("corpus", "faults", "inp
 FORKING += ("tests/exercises/",)
 #: Open files that a process of the tests may come to. It keeps about sixty for good: its own pipes, the cache, the
 #: compiler's process, Python in `tests/python.py`, Chromium. A test that leaves one for each tensor or process is soon
-#: beyond twice that, and a run of all of them at the limit of 1,024 that many systems have.
-MOST_OPEN = 128
+#: beyond twice that, and a run of all of them at the limit of 1,024 that many systems have. Each time that it is
+#: exceeded it doubles, so that one leak is one failure.
+most_open = 128
 FILES = Path("/proc/self/fd")
 
 
@@ -89,7 +90,9 @@ def fresh_start():
     torch.utils.deterministic.fill_uninitialized_memory = True
     torch.default_generator.manual_seed(0) if device.INTERPRET else torch.manual_seed(0)
     yield
-    if FILES.is_dir() and len(os.listdir(FILES)) > MOST_OPEN:
+    global most_open
+    if FILES.is_dir() and len(os.listdir(FILES)) > most_open:
+        most_open *= 2
         opened = Counter(re.sub(r"\d+", "", os.path.realpath(FILES / number)) for number in os.listdir(FILES))
         pytest.fail(f"{opened.total()} files are open, most often {opened.most_common(8)}")
 

@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.ladder:
             from academy.bench import ladder_run
 
-            with only_one(_lock_of(timing.Gpu())):
+            with only_one(_lock()):
                 return ladder_run.main(arguments.ladder, arguments.results)
         operations = part(select(discover(), arguments.only), arguments.part)
         if arguments.list:
@@ -99,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError("no CUDA device here; the interpreter's times would say nothing about a kernel")
         gpu = timing.Gpu()
         results = store.Results(gpu.name, folder=None if arguments.json else arguments.results, file=arguments.json)
-        with only_one(_lock_of(gpu)):
+        with only_one(_lock()):
             return Session(operations, results, gpu, arguments.minutes, arguments.again).run()
     except ValueError as error:
         print(f"academy bench: {error}", file=sys.stderr)
@@ -132,8 +132,10 @@ def part(operations: list, which: str | None) -> list:
     return loads[int(given[1]) - 1]
 
 
-def _lock_of(gpu: timing.Gpu) -> Path:
-    return cache.FILE.with_name(f"bench-{gpu.uuid}.lock")
+def _lock() -> Path:
+    """One for each card, whatever number it has in this process."""
+    card = torch.cuda.get_device_properties().uuid if torch.cuda.is_available() else "none"
+    return cache.FILE.with_name(f"bench-{card}.lock")
 
 
 @contextlib.contextmanager

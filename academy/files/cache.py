@@ -15,7 +15,6 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,13 +67,20 @@ def _name(kind: str, key: list) -> bytes:
     return hashlib.sha256(json.dumps([kind, key]).encode()).digest()
 
 
+#: File, process -> its connection: SQLite doesn't allow one to be carried across a fork, nor to be closed there.
+_CONNECTIONS: dict[tuple[Path, int], sqlite3.Connection] = {}
+
+
 def _store() -> sqlite3.Connection:
-    return _connected(FILE, os.getpid())
+    here = FILE, os.getpid()
+    if here not in _CONNECTIONS:
+        for other in [each for each in _CONNECTIONS if each[1] == here[1]]:  # the cache has moved
+            _CONNECTIONS.pop(other).close()
+        _CONNECTIONS[here] = _connected(FILE)
+    return _CONNECTIONS[here]
 
 
-@cache
-def _connected(file: Path, _process: int) -> sqlite3.Connection:
-    """A connection for each process: SQLite doesn't allow one to be carried across a fork."""
+def _connected(file: Path) -> sqlite3.Connection:
     for attempt in ("as it is", "begun anew", "in memory"):
         try:
             if attempt == "begun anew":

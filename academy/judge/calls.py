@@ -118,17 +118,28 @@ def backward_twice(attempt: Attempt) -> None:
 
 
 def rewritten(attempt: Attempt) -> None:
-    """The same tensors with other values in them: a result that is kept for an address, or for an object, is none."""
-    function, inputs = attempt.subject.function, attempt.inputs()
+    """The same tensors with other values in them: a result that is kept for an address, or for an object, is none. In
+    all of them; then in one after the other, since a part of the work may be kept for some of them."""
     other = attempt.varied(seed=attempt.trial.seed + 1).inputs()
+    names = [name for name, value in other.items() if elements.floating(value)]
+    for changed in [list(other), *([name] for name in names if len(other) > 1)]:
+        _rewritten(attempt, {name: other[name] for name in changed})
+
+
+def _rewritten(attempt: Attempt, changes: dict[str, Any]) -> None:
+    function, inputs = attempt.subject.function, attempt.inputs()
+    if any(elements.floating(value) and inputs[name].shape != value.shape for name, value in changes.items()):
+        return  # a function of the reader's makes them, of another shape each time
+    other = writes.copies(inputs | changes)
     with torch.no_grad():
+        # Worked out before, since it may take the place of what is kept.
+        wanted = verdict.named(attempt.call(function, **writes.copies(other)))
         attempt.call(function, **inputs)
         for name, value in other.items():
-            if elements.floating(value):
-                inputs[name].copy_(value)
-            else:
+            if name in changes and not elements.floating(value):
                 inputs[name] = value
-        wanted = verdict.named(attempt.call(function, **writes.copies(other)))
+            elif torch.is_tensor(value) and not bool(elements.same(inputs[name], value).all()):
+                inputs[name].copy_(value)  # what the call has written to, too
         found = verdict.named(attempt.call(function, **inputs))
     for name, value in found.items():
         if elements.floating(value) and not bool(elements.same(value, wanted[name]).all()):

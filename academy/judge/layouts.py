@@ -75,13 +75,16 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def laid_out(values: torch.Tensor, name: str) -> torch.Tensor:
+def laid_out(values: torch.Tensor, name: str, place: int = 0) -> torch.Tensor:
     """The values in a layout by name: one of `LAYOUTS`, `offset`, `contiguous` (with nothing around), or `apart 1`,
-    `expanded 0` with the dim that is meant (a tensor without that dim stays as it is)."""
+    `expanded 0` with the dim that is meant (a tensor without that dim stays as it is). place: among the inputs, each of
+    which is a slice of rows of another width, so that the stride of one is wrong for the next."""
     name, _, axis = name.partition(" ")
     if axis:
         change = {"apart": apart, "expanded": expanded}[name]
         return change(values, int(axis)) if int(axis) < values.dim() else values
+    if name == "sliced":
+        return sliced(values, 7 + place)
     return {**LAYOUTS, "offset": offset, "contiguous": torch.Tensor.contiguous}[name](values)
 
 

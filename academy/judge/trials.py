@@ -21,6 +21,10 @@ LONG, MANY = 1037, 129
 SIXTEENS = 48
 #: More than a fixed number of programs may take: 100 of 1024 elements, for example.
 MANY_ELEMENTS = 110_000
+#: Truth values that are all true: a count of them in 8 bits, or in a dtype of few digits, is too small.
+COUNTED = 4_111
+#: Of inputs that a function of the reader's makes: what hangs on each other has rare cases, which no size brings about.
+MORE_DRAWS = 12
 #: More than axis 1 of a grid takes; and the sizes beside it that are tried, for a tensor of more than 2³¹ elements.
 LONGEST = (70_001, 9_001)
 OTHERS = tuple(2 * int(1.5 * 1.03**power) + 1 for power in range(340))
@@ -32,7 +36,7 @@ GROUPS = {
     "ranks": "a leading dim less, one more, two more: refused, or right",
     "layouts": "strided, transposed, sliced inputs and upstream gradients; each dim farther apart, or expanded",
     "dtypes": "each dtype, also over long rows; one input in another dtype than the rest",
-    "values": "rows of zeros, one-hot and constant rows, ties, ±0, falling by decades; one input all zeros",
+    "values": "rows of zeros, one-hot and constant rows, ties, ±0, falling by decades; one input all 0, or all true",
     "magnitudes": "values around ±10⁴, around 10⁴ and -10⁴ that differ by about 1, and below 10⁻⁶",
     "lanes": "lanes behind a mask as NaN and as very large numbers",
     "programs": "other orders; races, of threads too; memory that nobody wrote; accesses outside of a tensor",
@@ -133,7 +137,9 @@ class Plan:
         return "bfloat16" if "bfloat16" in self.subject.dtypes else self.narrow
 
     def trials(self, groups: list[str] | None = None) -> list[Trial]:
-        made = [replace(trial, seed=self.seed) for group in groups or USUAL for trial in self._group(group)]
+        made = [
+            replace(trial, seed=self.seed + trial.seed) for group in groups or USUAL for trial in self._group(group)
+        ]
         return list(dict.fromkeys(made))
 
     def _group(self, group: str) -> Iterator[Trial]:
@@ -220,6 +226,8 @@ class Plan:
         for dim in dims:
             if dim not in self.subject.sizes and dim not in counted:
                 yield self.trial(f"0 {dim}", self.odd(**{dim: 0}))
+        for draw in range(MORE_DRAWS if self.subject.maker else 0):
+            yield self.trial(f"other inputs of these sizes, draw {draw + 1}", seed=draw + 1)
         yield from self._many_elements("", sums="exact")
 
     def _many_elements(self, prefix: str, **options: Any) -> Iterator[Trial]:
@@ -313,6 +321,10 @@ class Plan:
         for name, tensor in self.subject.tensors.items():
             if not tensor.dtype or "float" in tensor.dtype:
                 yield self.trial(f"{name} all zeros", values=name)
+            elif tensor.dtype == "bool" and tensor.names():
+                many = self.small(**{tensor.names()[-1]: COUNTED})
+                yield self.trial(f"{name} all true", many, values=f"{name} True")
+                yield self.trial(f"{name} all false", values=f"{name} False")
 
     def _magnitudes(self) -> Iterator[Trial]:
         yield self.trial("values around ±10⁴", scale=1e4)

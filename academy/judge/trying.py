@@ -168,9 +168,12 @@ class Attempt:
         trial = self.trial
         subject = self.subject.with_rank(trial.rank) if trial.rank else self.subject
         made = subject.make(self.sizes, self.dtype, trial.seed, trial.scale, trial.offset)
-        return {name: self.changed(name, value) if torch.is_tensor(value) else value for name, value in made.items()}
+        return {
+            name: self.changed(name, value, place) if torch.is_tensor(value) else value
+            for place, (name, value) in enumerate(made.items())
+        }
 
-    def changed(self, name: str, value: torch.Tensor) -> torch.Tensor:
+    def changed(self, name: str, value: torch.Tensor, place: int) -> torch.Tensor:
         """With the trial's special values, in its layout. Integers may be sorted offsets, so none is repeated."""
         floating, layout = elements.floating(value), self.trial.layout
         if floating and self.trial.sums == "growing" and bool((value > 0).any()):  # what may not be positive stays so
@@ -180,9 +183,11 @@ class Attempt:
         if floating and self.trial.values:
             kind = self.trial.values in special.ALL
             value = special.like(value, self.trial.values) if kind else value * (name != self.trial.values)
+        if value.dtype == torch.bool and self.trial.values in (f"{name} True", f"{name} False"):
+            return torch.full_like(value, self.trial.values.endswith("True"))
         if value.dtype == torch.bool or not value.dim() or not floating and layout.startswith("expanded"):
             return value
-        return layouts.laid_out(value, layout)
+        return layouts.laid_out(value, layout, place)
 
     def upstream(self, out: torch.Tensor) -> torch.Tensor:
         kind = self.trial.upstream
@@ -499,10 +504,11 @@ class Attempt:
         files = jitted_files(module) if module else [file_of(self.subject)]
         found = interpreted.findings(files, lambda: self.results(self.subject.function, inputs)[0])
         own = [finding for finding in found if finding.file == file_of(self.subject)]
-        for finding in own:
-            raise Wrong(finding.message, finding.line)
-        for finding in found:
-            raise Wrong(f"{finding.message} ({finding.file}:{finding.line})")
+        for finding in sorted(own or found, key=lambda one: one.harmless):
+            place = f" ({finding.file}:{finding.line})"
+            if finding.harmless:
+                raise Remark(f"{finding.message}{place}, but both store the same number")
+            raise Wrong(finding.message + place * (not own), finding.line if own else None)
 
     def _far(self) -> None:
         inputs, upstreams = self.inputs(), None

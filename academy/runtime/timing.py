@@ -57,11 +57,6 @@ class Gpu:
     def name(self) -> str:
         return torch.cuda.get_device_name(self.device)
 
-    @property
-    def uuid(self) -> str:
-        """Which card this is, whatever number it has in this process."""
-        return str(torch.cuda.get_device_properties(self.device).uuid)
-
     def clear_cache(self) -> None:
         """Fill the L2 cache with clean lines.
 

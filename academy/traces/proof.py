@@ -9,7 +9,7 @@ and distinct (every element once a launch).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,11 +21,12 @@ from academy.traces.recording import Program, places, program_name, row_major
 
 @dataclass(frozen=True)
 class Finding:
-    """Something the recording shows to be wrong, at a line of a file."""
+    """Something the recording shows to be wrong, at a line of a file. harmless: a race of stores of the same number."""
 
     file: str
     line: int
     message: str
+    harmless: bool = False
 
 
 def findings(launch: Launch) -> list[Finding]:
@@ -294,9 +295,12 @@ def _races(launch: Launch) -> Iterator[Finding]:
         owner = np.repeat(np.arange(len(here)), [_active(touch).size for touch in here])
         order = np.argsort(address, kind="stable")
         address, owner = address[order], owner[order]
+        found: Finding | None = None
         for group in np.split(np.arange(address.size), np.flatnonzero(np.diff(address)) + 1):
-            pair = _conflict([here[i] for i in dict.fromkeys(owner[group])], schedule)
-            if pair:
+            meeting = [here[i] for i in dict.fromkeys(owner[group])]
+            pair = _conflict(meeting, schedule)
+            harmless = pair is not None and _all_store_the_same(meeting, int(address[group[0]]))
+            if pair and found is None:
                 first, second = pair
                 element = int(first.argument.elements_in_storage(address[group[:1]])[0])
                 verbs = {"load": "reads", "store": "stores"}
@@ -314,8 +318,21 @@ def _races(launch: Launch) -> Iterator[Finding]:
                     )
                     message += "others may not be so far: tl.debug_barrier() before it makes them wait for each other"
                 message += wrong_stride(launch, second.argument, second.line) if second.operation == "store" else ""
-                yield Finding(second.file, second.line, message)
+                found = Finding(second.file, second.line, message, harmless=True)
+            if found and pair and not harmless:
+                found = replace(found, harmless=False)
                 break
+        if found:
+            yield found
+
+
+def _all_store_the_same(touches: list[Touch], place: int) -> bool:
+    stored = []
+    for touch in touches:
+        if touch.operation != "store" or touch.values is None:
+            return False
+        stored.append(np.broadcast_to(touch.values, touch.addresses.shape)[touch.addresses == place])
+    return np.unique(np.concatenate(stored)).size == 1
 
 
 def _conflict(touches: list[Touch], schedule: _Order) -> tuple[Touch, Touch] | None:

@@ -14,8 +14,8 @@ launches take longer than the work. So here *one* launch updates all of them.
 What is new is how a program finds its numbers: from a table of addresses in memory, not from pointers in the launch.
 
 **What it costs.** A float32 parameter is read with its gradient and two averages, and three of the four are written:
-28 bytes for about fifteen operations. So memory is the limit: a model of 124 million parameters moves 3.5 GB in each
-step. It hasn't been timed on a card yet.
+28 bytes for about fifteen operations. So the bytes are what it costs: 3.5 GB in each step of a model with 124 million
+parameters. It hasn't been timed on a card yet.
 
 **Contract.** Any number of tensors with any shapes and strides, also empty ones, all of them float32 or bfloat16 (each
 with a gradient of its own dtype); the averages are float32. Everything is computed in float32 and rounded once, by the
@@ -28,6 +28,11 @@ from academy.runtime import checks, device, script  # missing? Run make in the c
 import torch
 import triton
 import triton.language as tl
+
+try:
+    from torch.optim import Optimizer
+except ImportError:  # the playground's torch has none
+    Optimizer = object
 
 from annotated_examples.common.custom_operator import opaque
 
@@ -95,9 +100,9 @@ def adamw_kernel(
     pid = tl.program_id(0).to(tl.int64)
     which = tl.load(chunks_ptr + 2 * pid)
     first = tl.load(chunks_ptr + 2 * pid + 1)
-    # An address is an integer of 64 bits. `.to(tl.pointer_type(…))` says what lies there; from then on it is a pointer
-    # like any other. Nobody checks that it is true. A wrong dtype here reads other numbers, and a tensor that was freed
-    # since the table was made is somebody else's memory.
+    # An address is an integer of 64 bits. `tl.pointer_type` makes the type of a pointer to such numbers, and `.to` the
+    # integer a pointer like any other. Nobody checks that it is true. A wrong dtype here reads other numbers, and a
+    # tensor that was freed since the table was made is somebody else's memory.
     p_ptr = tl.load(table_ptr + which).to(tl.pointer_type(DTYPE))
     g_ptr = tl.load(table_ptr + tensors + which).to(tl.pointer_type(DTYPE))
     m_ptr = tl.load(table_ptr + 2 * tensors + which).to(tl.pointer_type(tl.float32))
@@ -149,9 +154,7 @@ def tables(params, grads, exp_avgs, exp_avg_sqs, steps, *, BLOCK=1024):
 
 # ## The launcher
 #
-# `opaque`, because `torch.compile` can't look into a function that asks for addresses. What is written behind PyTorch's
-# back must be reported: autograd counts the *versions* of a tensor, and so notices that a value was overwritten which a
-# backward pass still needs.
+# `opaque`, because `torch.compile` can't look into a function that asks for addresses.
 @opaque(
     "(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor[] steps, "
     "Tensor? lr_tensor, float lr, float beta1, float beta2, float eps, float weight_decay) -> ()",
@@ -168,7 +171,6 @@ def adamw_launch_(
             DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
             LR_IN_MEMORY=lr_tensor is not None, BLOCK=BLOCK,
         )  # fmt: skip
-    torch.autograd.graph.increment_version([*params, *exp_avgs, *exp_avg_sqs])
 
 
 # ## Arguments
@@ -188,7 +190,9 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
         these = dict(zip(names, (p, g, m, v)))
         checks.tensors(**these)
         # Only a weight that is a leaf may require a gradient: a step isn't differentiable.
-        checks.no_gradient("adamw_", **{name: x for name, x in these.items() if x is not p or not p.is_leaf})
+        checks.no_gradient(
+            "adamw_", **{name: x for name, x in these.items() if x is not p or not (p.is_leaf and p.requires_grad)}
+        )
         checks.dtypes((torch.float32, torch.bfloat16), **{names[0]: p})
         checks.same_dtype(**{names[0]: p, names[1]: g})
         checks.dtypes((torch.float32,), **{names[2]: m, names[3]: v})
@@ -219,7 +223,9 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
 
 # ## One step
 #
-# A tensor that isn't contiguous is updated in a copy, which is then copied back.
+# A tensor that isn't contiguous is updated in a copy, which is then copied back. What is written behind PyTorch's back
+# must be reported: autograd counts the *versions* of a tensor, and so notices that a value was overwritten which a
+# backward pass still needs.
 @torch.no_grad()
 def one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *options):
     """A launch for each dtype of params. options: as `adamw_launch_` takes them."""
@@ -238,6 +244,8 @@ def one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *options):
             for at in (0, 2, 3):  # the parameter and its averages
                 if after[at] is not before[at]:
                     before[at].copy_(after[at])
+    if not torch.compiler.is_compiling():  # which reports it by itself
+        torch.autograd.graph.increment_version([*params, *exp_avgs, *exp_avg_sqs])
 
 
 def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
@@ -275,7 +283,7 @@ def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999
 # needs care. An optimizer's `load_state_dict` converts the state to the dtype of the parameter, which would round the
 # averages of bfloat16 weights. They are float32 for a reason: with $\beta_2 = 0.999$ an average moves by a thousandth
 # of the difference in each step, and a bfloat16 can't move by less than two thousandths of its size.
-class AdamW(torch.optim.Optimizer):
+class AdamW(Optimizer):
     """AdamW with one launch a step for each dtype.
 
     Args:

@@ -73,7 +73,7 @@ def test_a_python_without_venv_is_told_what_to_install(ran, tmp_path, capsys, mo
 
 def test_an_old_python_and_an_unknown_torch_are_told(ran, tmp_path, capsys, monkeypatch):
     assert setup_environment.main([str(tmp_path / "venv"), "--torch", "1.0"]) == 1
-    assert "there are some for 2.11, 2.13, 2.15" in capsys.readouterr().err
+    assert "there are some for 2.11, 2.13, 2.14, 2.15" in capsys.readouterr().err
     monkeypatch.setattr(setup_environment.sys, "version_info", (3, 9, 1))
     assert setup_environment.main([str(tmp_path / "venv")]) == 1
     assert "Python 3.11 or newer is needed; this is 3.9" in capsys.readouterr().err and not ran

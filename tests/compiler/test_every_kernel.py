@@ -65,11 +65,11 @@ def test_what_a_card_lacks_is_refused_by_name(found):
 
 
 def test_every_public_function_launched_something(found):
-    """Else the test above would say nothing about it. Fast files may launch what other files define."""
+    """Else the test above would say nothing about it. Two files launch only what others define."""
     launched = {Path(entry["file"]) for entry in found["found"]}
     files = {layout.module_name(store.ROOT, path).split(".")[1] for path in launched}
     modules = {case.module.split(".")[1] for case in public.calls()}
-    assert modules - files <= {"huggingface"}, modules - files
+    assert modules - files <= {"huggingface", "linear_token_logprobs"}, modules - files
 
 
 #: Kernels whose inner loop scales and adds (or subtracts) in one instruction: of attention every score, in a product of

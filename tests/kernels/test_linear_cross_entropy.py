@@ -13,6 +13,7 @@ from academy.judge import accuracy
 from annotated_examples.classics import cross_entropy
 from annotated_examples.classics import linear_cross_entropy as lesson
 from annotated_examples.common import logits as shared
+from annotated_examples.common import vocabulary
 from annotated_examples.fast import linear_cross_entropy as fast
 from tests.kernels import harness
 from tests.kernels.harness import Mutant, randn
@@ -156,7 +157,6 @@ def test_check(module, check):
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
 LESSON_MUTANTS = [
-    (many_pieces_in_bfloat16, Mutant("dX summed in bfloat16", "make(rows.shape, dtype=torch.float32", "make(rows.shape, dtype=rows.dtype")),
     (out_of_range_is_nan, Mutant("label out of range unnoticed", '(label < vocab), weight, float("nan"))', "(label < vocab), weight, weight)")),
 ]  # fmt: skip
 FAST_MUTANTS = [
@@ -166,6 +166,12 @@ FAST_MUTANTS = [
 
 
 test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS)
+test_mutant_of_the_pieces_is_caught = harness.mutant_test(
+    vocabulary,
+    [Mutant("dX summed in bfloat16", "make(rows.shape, dtype=torch.float32", "make(rows.shape, dtype=rows.dtype")],
+    many_pieces_in_bfloat16,
+    within=lesson,
+)
 test_mutant_of_fast_is_caught = harness.mutant_test(fast, FAST_MUTANTS)
 
 

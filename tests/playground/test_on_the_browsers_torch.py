@@ -8,6 +8,7 @@ import ast
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -69,6 +70,11 @@ def served(tmp_path_factory):
     return folder
 
 
+def without_addresses(data: str) -> str:
+    """What AdamW reads from its table is another number in each process."""
+    return re.sub(r"(?<![\d.])\d{13,}(?![\d.])", "an address", data)
+
+
 def test_kernels_run_as_natively_and_exercises_are_judged(served):
     """All kernels that the site shows: what is recorded there is what is recorded here."""
     exercise = exercise_files.named(EXERCISE)
@@ -105,7 +111,7 @@ def test_kernels_run_as_natively_and_exercises_are_judged(served):
     wrong = {
         store.shorten(path): (state, problems)
         for (path, recording), (state, problems, data) in zip(recordings.items(), answers)
-        if state != "passed" or data != native(path, recording)
+        if state != "passed" or without_addresses(data) != without_addresses(native(path, recording))
     }
     assert len(answers) == len(recordings) + 2 and wrong == {}
     assert {"academy.interpreter.quick", "academy.gluon.machine", "academy.exercises.marking"} <= set(modules)

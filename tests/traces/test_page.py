@@ -110,7 +110,8 @@ def test_static_start_state(kernel):
     assert not tags.stack and not tags.wrong
     assert any(f"<code>{launch['kernel']}</code>" in html for launch in recording.launches), "the main kernel"
     links = re.findall(r'<a href="#L\d+">\d+</a>', html)
-    assert links and html.count("<tr>") > 3, "no statement of the first program is shown line by line"
+    if any(f"def {launch['kernel']}(" in path.read_text("utf-8") for launch in recording.launches):  # one of its own
+        assert links and html.count("<tr>") > 3, "no statement of the first program is shown line by line"
     assert "<script" not in html and "undefined" not in html.replace("the others undefined", "")
 
 
