@@ -37,11 +37,11 @@ def pytest_report_header(config):
 #: Tests that fork this process a thousand times. They come first: a fork costs the more, the more memory there is.
 FORKING = tuple(f"tests/judge/test_{name}" for name in ("corpus", "faults", "inputs", "configurations", "batch"))
 FORKING += ("tests/exercises/",)
-#: Open files that a process of the tests may come to. It keeps about sixty for good: its own pipes, the cache, the
-#: compiler's process, Python in `tests/python.py`, Chromium. A test that leaves one for each tensor or process is soon
-#: beyond twice that, and a run of all of them at the limit of 1,024 that many systems have. Each time that it is
+#: Open files that a process of the tests may come to. It keeps about a hundred for good: its own pipes, the cache, the
+#: compiler's process, Python in `tests/python.py`, Chromium, fonts. A test that leaves one for each tensor or process
+#: is soon beyond twice that, and a run of all of them at the limit of 1,024 that many systems have. Each time that it is
 #: exceeded it doubles, so that one leak is one failure.
-most_open = 128
+most_open = 256
 FILES = Path("/proc/self/fd")
 
 

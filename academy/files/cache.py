@@ -74,10 +74,15 @@ _CONNECTIONS: dict[tuple[Path, int], sqlite3.Connection] = {}
 def _store() -> sqlite3.Connection:
     here = FILE, os.getpid()
     if here not in _CONNECTIONS:
-        for other in [each for each in _CONNECTIONS if each[1] == here[1]]:  # the cache has moved
-            _CONNECTIONS.pop(other).close()
+        close()  # the cache has moved
         _CONNECTIONS[here] = _connected(FILE)
     return _CONNECTIONS[here]
+
+
+def close() -> None:
+    """Close the connection of this process. The next question opens another one."""
+    for here in [each for each in _CONNECTIONS if each[1] == os.getpid()]:
+        _CONNECTIONS.pop(here).close()
 
 
 def _connected(file: Path) -> sqlite3.Connection:

@@ -47,7 +47,7 @@ def scale_and_cap(x, scaling: tl.constexpr, softcap: tl.constexpr):
 
 # ## The sums of a row, so far
 #
-# The entropy of a row needs its largest logit $m$, the sum of $e^{z - m}$, and the sum of $(z - m) \, e^{z - m}$. All
+# The entropy of a row needs its largest logit `m`, the sum of `exp(z - m)`, and the sum of `(z - m) * exp(z - m)`. All
 # are relative to the largest logit *so far*. When a block brings a larger one, two things happen to the second sum:
 # everything is scaled down, and every term's first factor moves by the same amount.
 @triton.jit

@@ -13,7 +13,7 @@ from academy.files import cache, dependencies
 def file(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "FILE", tmp_path / "kept" / "academy.sqlite")
     yield tmp_path / "kept" / "academy.sqlite"
-    cache._CONNECTIONS.clear()
+    cache.close()
 
 
 class Piece:
@@ -32,7 +32,7 @@ class Piece:
 
 def again() -> None:
     """Another process: the file is opened anew."""
-    cache._CONNECTIONS.clear()
+    cache.close()
 
 
 def test_a_value_is_made_once():

@@ -51,7 +51,7 @@ def own_cache(tmp_path, monkeypatch):
     """An empty cache, whose files are closed afterwards."""
     monkeypatch.setattr(cache, "FILE", tmp_path / "cache" / "academy.sqlite")
     yield
-    cache._CONNECTIONS.clear()
+    cache.close()
 
 
 @pytest.fixture
