@@ -39,8 +39,8 @@ FORKING = tuple(f"tests/judge/test_{name}" for name in ("corpus", "faults", "inp
 FORKING += ("tests/exercises/",)
 #: Open files that a process of the tests may come to. It keeps about a hundred for good: its own pipes, the cache, the
 #: compiler's process, Python in `tests/python.py`, Chromium, fonts. A test that leaves one for each tensor or process
-#: is soon beyond twice that, and a run of all of them at the limit of 1,024 that many systems have. Each time that it is
-#: exceeded it doubles, so that one leak is one failure.
+#: is soon beyond twice that, and a run of all of them at the limit of 1,024 that many systems have. It doubles each
+#: time that it is exceeded, so that one leak is one failure.
 most_open = 256
 FILES = Path("/proc/self/fd")
 
