@@ -96,7 +96,7 @@ from annotated_examples.fast.flash_attention_backward import attention_backward
 #   and $\log_2 e$ are one number, `factor`.
 # - *One instruction per score.* The scores arrive unscaled. `s * factor - new_max` is a fused multiply-add: scaling and
 #   subtracting the maximum together. That needs a positive scale, so that the largest product is also the largest
-#   score. And the launch says `enable_fp_fusion=True`, because [from Triton 3.10
+#   score. And the launch asks for `enable_fp_fusion`, because [from Triton 3.10
 #   on](../../docs/guides/numerics.md#one-rounding-or-two) nothing is fused unasked.
 # - *Dividing later.* `p` is relative to the largest score so far, and the division waits for the end.
 #
