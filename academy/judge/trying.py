@@ -503,12 +503,14 @@ class Attempt:
         module = inspect.getmodule(inspect.unwrap(self.subject.function))
         files = jitted_files(module) if module else [file_of(self.subject)]
         found = interpreted.findings(files, lambda: self.results(self.subject.function, inputs)[0])
-        own = [finding for finding in found if finding.file == file_of(self.subject)]
-        for finding in sorted(own or found, key=lambda one: one.harmless):
+        own = file_of(self.subject)
+        for finding in sorted(found, key=lambda one: (one.harmless, one.file != own)):
             place = f" ({finding.file}:{finding.line})"
             if finding.harmless:
                 raise Remark(f"{finding.message}{place}, but both store the same number")
-            raise Wrong(finding.message + place * (not own), finding.line if own else None)
+            if finding.file == own:
+                raise Wrong(finding.message, finding.line)
+            raise Wrong(finding.message + place)
 
     def _far(self) -> None:
         inputs, upstreams = self.inputs(), None
