@@ -4,6 +4,7 @@ import torch
 
 from academy.formulas.cases import case
 from academy.judge.public import Public
+from operations.cross_entropy import one_each, one_ignored
 
 LESSON = "classics.token_logprobs"
 FAST = None
@@ -13,17 +14,6 @@ DERIVATION = "token_logprobs"
 
 
 # ---------------------------------------------------------------- public functions
-def one_ignored(rows, classes):
-    found = torch.randint(0, classes, (rows,))
-    found[1] = -100
-    return found
-
-
-def one_each(rows):
-    """Every token is a column; the fourth one is ignored where `ignore_index` is 3."""
-    return torch.arange(rows)
-
-
 LOGITS = {"logits": "rows classes", "tokens": "rows: int64 below classes"}
 USUAL, EACH = dict(inputs={"tokens": one_ignored}), dict(inputs={"tokens": one_each})
 #: Why the judge leaves out a group of trials, of this function and of the one from hidden states.
