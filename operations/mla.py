@@ -59,9 +59,12 @@ def mla_attention(module, Q, R, C, E, U, W, s):
 BACKWARD = ("MLA-dQ", "MLA-dR", "MLA-dK", "MLA-dE", "MLA-dV")
 
 
-@case(modules=LESSON, returns=BACKWARD, forward_only=True, dtypes=("float32",), **USUAL)
+@case(
+    modules=LESSON, returns=BACKWARD, forward_only=True, dtypes=("float32",), values=tame,
+    sizes=USUAL["sizes"] | {"p": 37},
+)  # fmt: skip
 def gradients_of_keys_and_values(module, Q, R, C, E, U, W, s, nabla_O, nabla_L):
-    """In tiles of 16."""
+    """In tiles of 16, with older keys of more than two tiles."""
     k, v = decompressed(C, U, W)
     inputs, tiles = [x[None] for x in (Q, R, k, E, v)], dict(BLOCK_M=16, BLOCK_N=16)
     o, lse = module.mla_attention_forward(*inputs, True, s, **tiles)

@@ -69,8 +69,9 @@ def mla_decode(module, Q, R, C, E, U, s):
 
 @case(modules=LESSON, returns="MLA-latent", **USUAL)
 def from_pages(module, Q, R, C, E, U, s):
-    """Pages of one key, in reverse order."""
+    """Pages of one key, in reverse order; queries with a gap after each number."""
     q, pool = absorbed(Q, R, U)[None], torch.cat([C, E], -1).flip(0)[:, None]
+    q = torch.stack([q, torch.full_like(q, float("nan"))], -1)[..., 0]
     table = torch.arange(len(C), dtype=torch.int32, device=C.device).flip(0)[None]
     return module.mla_decode(q, pool, whole_length(C), rank=C.shape[1], scale=s, block_table=table)[0].transpose(0, 1)
 
