@@ -29,12 +29,8 @@ import torch
 import triton
 import triton.language as tl
 
-try:
-    from torch.optim import Optimizer
-except ImportError:  # the playground's torch has none
-    Optimizer = object
-
 from annotated_examples.common.custom_operator import opaque
+from annotated_examples.common.optimizers import InFloat32
 
 
 # ## Reference
@@ -279,11 +275,9 @@ def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999
 
 # ## The optimizer
 #
-# Used like PyTorch's `torch.optim.AdamW`, with the same names in its state, so that a checkpoint fits both. One thing
-# needs care. An optimizer's `load_state_dict` converts the state to the dtype of the parameter, which would round the
-# averages of bfloat16 weights. They are float32 for a reason: with $\beta_2 = 0.999$ an average moves by a thousandth
-# of the difference in each step, and a bfloat16 can't move by less than two thousandths of its size.
-class AdamW(Optimizer):
+# Used like PyTorch's `torch.optim.AdamW`, with the same names in its state, so that a checkpoint fits both. The
+# averages are float32, and stay so when they are loaded.
+class AdamW(InFloat32):
     """AdamW with one launch a step for each dtype.
 
     Args:
@@ -297,34 +291,17 @@ class AdamW(Optimizer):
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
 
-    @torch.no_grad()
-    def step(self, closure=None):
-        """One step. closure: as in PyTorch's optimizers, evaluates the loss again; its value is returned."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            for p in params:
-                if not self.state[p]:
-                    like = dict(dtype=torch.float32, memory_format=torch.contiguous_format)
-                    step = torch.zeros((), dtype=torch.float32, device=p.device)
-                    self.state[p] = dict(step=step, exp_avg=torch.zeros_like(p, **like))
-                    self.state[p]["exp_avg_sq"] = torch.zeros_like(p, **like)
-            averages = [[self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq", "step")]
-            options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
-            adamw_(params, [p.grad.detach() for p in params], *averages, **options)
-        return loss
-
-    def load_state_dict(self, state_dict):
-        """As PyTorch's; the averages stay float32."""
-        super().load_state_dict(state_dict)
-        saved = [number for group in state_dict["param_groups"] for number in group["params"]]
-        params = [p for group in self.param_groups for p in group["params"]]
-        for number, p in zip(saved, params):
-            for name, value in state_dict["state"].get(number, {}).items():
-                self.state[p][name] = value.to(p.device, torch.float32, copy=True)
+    def update(self, group):
+        params = [p for p in group["params"] if p.grad is not None]
+        for p in params:
+            if not self.state[p]:
+                like = dict(dtype=torch.float32, memory_format=torch.contiguous_format)
+                step = torch.zeros((), dtype=torch.float32, device=p.device)
+                self.state[p] = dict(step=step, exp_avg=torch.zeros_like(p, **like))
+                self.state[p]["exp_avg_sq"] = torch.zeros_like(p, **like)
+        averages = [[self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq", "step")]
+        options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
+        adamw_(params, [p.grad.detach() for p in params], *averages, **options)
 
 
 # ## A run small enough to watch
