@@ -64,12 +64,15 @@ def repair_indices() -> None:
 
 
 def repair_arguments() -> None:
-    """A truth value, which Triton before 3.9 takes for a number that is too wide for its type."""
+    """A truth value, which Triton before 3.9 takes for a number that is too wide for its type. And a float, which stays
+    Python's: `1.0 - eps` would have twice a launched kernel's digits, and `eps.to(tl.float32)` would fail."""
     original = interpreter._implicit_cvt
 
     def convert(argument):
         if type(argument) is bool:
             return tl.tensor(interpreter.TensorHandle(np.array([argument]), tl.int1), tl.int1)
+        if isinstance(argument, float):
+            return tl.tensor(interpreter.TensorHandle(np.array([argument], np.float32), tl.float32), tl.float32)
         return original(argument)
 
     interpreter._implicit_cvt = convert

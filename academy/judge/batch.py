@@ -85,11 +85,13 @@ def dims(attempt: Attempt) -> list[tuple[str, str]]:
     """The dims whose rows the reference computes independently. Each comes with "", and with other dims that may be
     long: a sum over it may then be split, and the results are few enough for the interpreter."""
     found, subject = [], attempt.subject
+    # With fewer columns a label would lie outside. On a card such an index ends the process's work there for good.
+    counted = {tensor.below for tensor in subject.tensors.values()}
     free = [dim for dim in subject.dims if dim not in subject.sizes]
     for dim in free:
         # The reference may take no such number of rows, or its arguments hang on each other.
         with contextlib.suppress(Exception):
-            if attempt.sizes[dim] > 2 and rows_of(attempt, dim):
+            if dim not in counted and attempt.sizes[dim] > 2 and rows_of(attempt, dim):
                 found.append((dim, ""))
                 for other in free:
                     sizes = tuple({**attempt.sizes, other: LONG, dim: 1}.items())

@@ -46,7 +46,7 @@ from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.paged import (
     cache_contract, capacity_of, decode_merge_kernel, default_splits, load_rows, part_of_keys, rows_of_cache,
 )  # fmt: skip
-from annotated_examples.common.products import input_precision, multiply_add
+from annotated_examples.common.products import input_precision, multiply_add, rows_by_rows
 
 
 # ## Before and after
@@ -173,7 +173,8 @@ def mla_decode_split_kernel(
         c = load_rows(cache_tensor, 0, page, slot, mask & inside, R, BLOCK_R)
         c_pe = load_rows(cache_pe_tensor, 0, page, slot, mask & inside, E, BLOCK_E)
         # [[tag: MLA-S-absorbed]]
-        s = tl.dot(q, tl.trans(c), input_precision=INPUT_PRECISION)
+        # Up to 512 columns, which float32 has to sum in parts.
+        s = rows_by_rows(q, c, INPUT_PRECISION)
         s, _ = scale_and_cap(multiply_add(q_pe, tl.trans(c_pe), s, INPUT_PRECISION), scale, 0.0)
         # A page outside of the pool makes the result NaN.
         s = tl.where(inside[None, :], s, float("nan"))

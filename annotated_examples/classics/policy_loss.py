@@ -104,6 +104,8 @@ def grpo_kernel(
     beta,
     BLOCK: tl.constexpr,
 ):
+    # Inside `torch.compile` a Python float arrives as float64, and what it meets becomes float64, too.
+    lowest, highest, beta = tl.cast(lowest, tl.float32), tl.cast(highest, tl.float32), tl.cast(beta, tl.float32)
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     weight = (offs < n).to(tl.float32)
     if mask_ptr is not None:
@@ -196,6 +198,7 @@ def dpo_kernel(
 ):  # fmt: skip
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
+    beta, smoothing = tl.cast(beta, tl.float32), tl.cast(smoothing, tl.float32)
     # [[tag: DPO-u]]: each text against the same text under the reference first. The sums are in the hundreds, and most
     # of that cancels.
     chosen = tl.load(chosen_ptr + offs, mask=mask, other=0.0) - tl.load(ref_chosen_ptr + offs, mask=mask, other=0.0)

@@ -100,8 +100,9 @@ def token_logprobs_forward_kernel(
     # An ignored row ends before its first block, and nothing of it is read: `pid=1: end = 0`.
     end = tl.where(ignored, 0, width)
     # The temperature is no constexpr: each new value would be compiled. `tl.div_rn` divides as IEEE says; a plain `/`
-    # is an approximation on a GPU, and here it would make an error of each logit.
-    scaling = tl.div_rn(1.0, temperature)
+    # is an approximation on a GPU, and here it would make an error of each logit. Inside `torch.compile` a Python float
+    # arrives as float64, hence the cast.
+    scaling = tl.div_rn(1.0, tl.cast(temperature, tl.float32))
 
     # The largest logit starts at the lowest *finite* number. With −∞, a first block of −∞ would compute −∞ − (−∞).
     state_ptr += row * 4
@@ -173,7 +174,7 @@ def token_logprobs_backward_kernel(
     mask = offs_n < width
     token = tl.load(tokens_ptr + row).to(tl.int64)
     ignored = token == ignore_index
-    scaling = tl.div_rn(1.0, temperature)
+    scaling = tl.div_rn(1.0, tl.cast(temperature, tl.float32))
     x_ptr = logits_ptr + row // T * stride_xb + row % T * stride_xt + offs_n
     x = tl.load(x_ptr, mask=mask & (token != ignore_index), other=0.0)
     z = tempered(x, scaling) - tl.load(state_ptr + row * 4)

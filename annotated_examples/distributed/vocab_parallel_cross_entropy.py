@@ -185,7 +185,8 @@ def merge_kernel(
     # [[tag: VP-merged]]. Large numbers cancel before anything is rounded, as in the loss on one card.
     log_sum = tl.log(row_sum)
     lse = row_max + log_sum
-    loss = log_sum + cross + z_loss * lse * lse
+    # Inside `torch.compile` a Python float arrives as float64.
+    loss = log_sum + cross + tl.cast(z_loss, tl.float32) * lse * lse
     # No rank has a label that lies outside of the vocabulary, so nobody would notice.
     label = tl.load(labels_ptr + rows, mask=mask, other=0).to(tl.int64)
     loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))
@@ -231,7 +232,7 @@ def shard_backward_kernel(
     # first: where both are near one, the sum in the printed order would lose its digits.
     label = tl.load(labels_ptr + row).to(tl.int64)
     target = tl.where(offs_n == label - first, 1.0 - smoothing, 0.0) + smoothing / vocab
-    dz = (p - target) + p * (2.0 * z_loss * (row_max + tl.log(row_sum)))
+    dz = (p - target) + p * (2.0 * tl.cast(z_loss, tl.float32) * (row_max + tl.log(row_sum)))
 
     weight = tl.load(dlosses_ptr + row).to(tl.float32)
     weight = tl.where((label >= 0) & (label < vocab), weight, float("nan"))

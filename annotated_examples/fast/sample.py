@@ -123,13 +123,13 @@ def settled(
         tied = left * tl.exp(shifted(logit_of(above), row_max, temperature))
         whole = tl.sum(tl.where(values == 0, weight, 0.0), axis=0) + tl.where(left > 0, tied, 0.0)
         target = tl.cast(p, tl.float32) * whole
-    candidates = threshold + (values.to(tl.uint32) << shift.to(tl.uint32))
+    candidates = threshold + (values.to(tl.uint32) << tl.cast(shift, tl.uint32))
     reached = (weight >= target) | (candidates <= above)
     beyond = tl.maximum(beyond, tl.max(tl.where(reached, 0.0, weight), axis=0))
     # Of the three largest the third is 1.5. Its key is `BFC00000`, which begins with `launch=0, pid=0: digit = 11`. One
     # logit has a larger first digit: `launch=0, pid=0: beyond = 1`.
     digit = tl.sum(reached.to(tl.int32), axis=0) - 1
-    return threshold + (digit.to(tl.uint32) << shift.to(tl.uint32)), beyond, target, above, left
+    return threshold + (digit.to(tl.uint32) << tl.cast(shift, tl.uint32)), beyond, target, above, left
 
 
 # What a launch begins with. `BEFORE` names the round before it: "" if there was none, "top-k", "first of top-p" or
@@ -181,7 +181,7 @@ def round_kernel(
         store_state(states[1], row, state)
     threshold, _, _, above, _ = state
     values = tl.arange(0, 1 << BITS)
-    candidates = threshold + (values.to(tl.uint32) << shift.to(tl.uint32))
+    candidates = threshold + (values.to(tl.uint32) << tl.cast(shift, tl.uint32))
     weight = tl.full((BLOCK_V,), 1.0, tl.float32)
     if ROUND != "top-k":
         weight = tl.exp(shifted(x, row_max, temperature))

@@ -181,7 +181,8 @@ def route_forward_kernel(
         weights = exp(selected - row_max) / tl.sum(tl.exp(z - row_max), 1)[:, None]
     offs = token[:, None] * TOP_K + slot[None, :]
     mask = (token < T)[:, None] & (slot < TOP_K)[None, :]
-    tl.store(weights_ptr + offs, weights * scale, mask=mask)
+    # Inside `torch.compile` a Python float arrives as float64.
+    tl.store(weights_ptr + offs, weights * tl.cast(scale, tl.float32), mask=mask)
     tl.store(experts_ptr + offs, experts, mask=mask)
 
 
@@ -229,7 +230,7 @@ def route_backward_kernel(
         dz = p * (dweight - tl.sum(p * dweight, 1)[:, None])
     # Then the others have no part in it. A NaN doesn't reach them (0 · NaN is NaN), unless it is their own sigmoid.
     dz = tl.where(chosen, dz, 0.0 * p if SIGMOID else 0.0) if RENORMALIZE else dz
-    tl.store(dlogits_ptr + token[:, None] * E + e[None, :], dz * scale, mask=mask)
+    tl.store(dlogits_ptr + token[:, None] * E + e[None, :], dz * tl.cast(scale, tl.float32), mask=mask)
 
 
 # ## Two losses of the router

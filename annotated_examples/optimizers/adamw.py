@@ -86,6 +86,7 @@ def adamw_kernel(
     tensors,
     lr,  # a number, or a pointer to one
     new1,  # 1 − β₁
+    beta2,
     new2,  # 1 − β₂
     eps,
     decay,
@@ -119,9 +120,10 @@ def adamw_kernel(
 
     # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that:
     # with a $\beta_2$ near 0, `v + (g * g - v)` would lose a small gradient that comes after a large one. Where `v` is
-    # 10⁸, float32 has nothing left of a 1 in `1 - v`.
+    # 10⁸, float32 has nothing left of a 1 in `1 - v`. For the same reason $\beta_2$ is handed over as well: in
+    # `1.0 - new2` a small one is lost.
     m += new1 * (g - m)
-    v = (1.0 - new2) * v + new2 * (g * g)
+    v = beta2 * v + new2 * (g * g)
     # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would count as
     # 10⁻⁴.
     c1 = one_minus_power(new1, step)
@@ -163,8 +165,8 @@ def adamw_launch_(
     table, chunks = tables(params, grads, exp_avgs, exp_avg_sqs, steps, BLOCK=BLOCK)
     if len(chunks):
         adamw_kernel[(len(chunks),)](
-            table, chunks, len(params), lr if lr_tensor is None else lr_tensor, 1 - beta1, 1 - beta2, eps, weight_decay,
-            DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
+            table, chunks, len(params), lr if lr_tensor is None else lr_tensor, 1 - beta1, beta2, 1 - beta2, eps,
+            weight_decay, DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
             LR_IN_MEMORY=lr_tensor is not None, BLOCK=BLOCK,
         )  # fmt: skip
 

@@ -98,6 +98,16 @@ def test_what_counts_on_fused_multiply_adds_asks_for_them(found):
 
 
 @pytest.mark.nightly
+def test_numbers_of_every_type_compile():
+    """An integer of 1, which is a constant to Triton and has no `.to`; and a Python float as float64, as it arrives in
+    `torch.compile`: then nothing of a block may become float64."""
+    found = compiled(EVERY_TIME, "hostile")
+    assert_fits(EVERY_TIME, found)
+    assert not {(entry["file"], entry["kernel"]) for entry in found["found"] if entry.get("float64")}
+    assert len({entry["kernel"] for entry in found["found"]}) > 100
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("arch", CARDS)
 def test_every_configuration_fits(arch):
     found = compiled(arch, "all")

@@ -1,5 +1,7 @@
 """A row has the same bits in any batch: what the judge sees, and what the facts of the public functions say."""
 
+import dataclasses
+
 import pytest
 
 from academy.runtime import device
@@ -49,6 +51,20 @@ def test_rows_that_hang_on_each_other_are_none(tmp_path):
     (tmp_path / "kernel.py").write_text(ROWS.replace("dim=-1", "dim=0"))
     (one,) = subject.from_file(tmp_path / "kernel.py")
     assert {dim for dim, _ in batch.dims(Attempt(one, Plan(one).trial("odd sizes")))} == {"cols"}
+
+
+def test_a_reference_gets_no_index_outside(tmp_path):
+    """Not while it is found out which dims are rows, either: a card's process doesn't survive one."""
+    one = next(each for each in public.functions() if str(each) == "classics.token_logprobs.token_logprobs").subject()
+    plain, outside = one.reference, []
+
+    def watched(logits, tokens, **options):
+        outside.extend(tokens[tokens >= logits.shape[-1]].tolist())
+        return plain(logits, tokens, **options)
+
+    one = dataclasses.replace(one, reference=watched)
+    assert [dim for dim, _ in batch.dims(Attempt(one, Plan(one).trial("odd sizes")))] == ["rows", "rows"]
+    assert outside == []
 
 
 def test_a_promise_about_no_dim_is_refused(tmp_path):

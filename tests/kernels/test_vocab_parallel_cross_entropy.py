@@ -213,7 +213,7 @@ MUTANTS = [
     (common_offset, Mutant("columns before not moved", "total += moved + ", "total += ")),
     (enormous, Mutant("nothing is zero times infinity", "tl.where(start > 0, start * (row_max - new_max), 0.0)", "start * (row_max - new_max)")),
     (capped, Mutant("slope forgotten", "dz * weight * slope", "dz * weight")),
-    (squared, Mutant("z-loss has no gradient", "p * (2.0 * z_loss * ", "p * (0.0 * z_loss * ")),
+    (squared, Mutant("z-loss has no gradient", "p * (2.0 * tl.cast(z_loss, ", "p * (0.0 * tl.cast(z_loss, ")),
     (labels_on_the_edges, Mutant("a label of another rank is clamped to column 0", "here = (label >= 0) & (label < width)", "here = label < width")),
     (labels_on_the_edges, Mutant("label not moved to the shard", "to(tl.int64) - first\n", "to(tl.int64)\n")),
     (labels_on_the_edges, Mutant("gradient: label not moved to the shard", "offs_n == label - first", "offs_n == label")),

@@ -369,6 +369,14 @@ def python_min_and_max_of_blocks():
         return run_python_min_max(False)
 
 
+@case
+def a_float_is_float32():
+    """What a launched kernel gets of Python's float: 1 − 10⁻⁹ is 1, and it has `.to`."""
+    x = torch.ones(4)
+    kept = run("x * ((1.0 - n) * 1e12)", x, n=1 - 1e-9)
+    return same(kept, torch.zeros(4)) and same(run("x * n.to(tl.float64)", x, n=0.1), torch.full((4,), 0.1))
+
+
 @triton.jit
 def largest_kernel(x_ptr, out_ptr, n, N: tl.constexpr):
     columns = tl.arange(0, N)
