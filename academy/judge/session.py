@@ -30,10 +30,12 @@ SECONDS, MEGABYTES = 60.0, 4096
 
 @dataclass(frozen=True)
 class File:
-    """The functions of a file, or those of them that are named."""
+    """The functions of a file, or those of them that are named. here: they are judged in this process, without limits:
+    where the file can be trusted, and a process for each group would take longer than its trials."""
 
     path: Path
     names: tuple[str, ...] = ()
+    here: bool = False
 
     def load(self) -> list[Subject]:
         return from_file(self.path, list(self.names) or None)
@@ -206,7 +208,7 @@ class Session:
     @property
     def here(self) -> bool:
         """Whether trials are made in this process: functions can't be sent to one that is no fork of it."""
-        return isinstance(self.source, Given) and self.source.here
+        return self.source.here
 
     def walk(self, planned: Callable[[int], object] = lambda count: None) -> Iterator[Outcome | Fate]:
         """Everything that is found, as it comes; `report` holds it too. planned: told how many there will be."""

@@ -20,7 +20,7 @@ STATED = [each for each in public.functions() if each.batch]
 
 def judged(tmp_path, source):
     (tmp_path / "kernel.py").write_text(source)
-    return Session(File(tmp_path / "kernel.py"), ["batch"]).run()
+    return Session(File(tmp_path / "kernel.py", here=True), ["batch"]).run()
 
 
 def test_a_row_that_changes_among_many_is_a_remark_and_wrong_where_it_was_promised(tmp_path):

@@ -95,7 +95,7 @@ def edited(changes):
 def test_every_configuration(changes, message, tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(edited(changes))
-    report = Session(File(path), ["configurations"], 0).run()
+    report = Session(File(path, here=True), ["configurations"], 0).run()
     assert not report.broken and report.judged[0].outcomes
     said = [f"{each.trial.name} {each.message}" for each in report.wrong]
     assert any(message in each for each in said) if message else not said, str(report)
@@ -105,5 +105,5 @@ def test_a_kernel_that_is_not_tuned_has_none(tmp_path):
     path = tmp_path / "kernel.py"
     one = edited({}).replace(', triton.Config({"BLOCK": 128}, num_warps=8, )', "")
     path.write_text(one)
-    report = Session(File(path), ["configurations", "repeats"], 0).run()
+    report = Session(File(path, here=True), ["configurations", "repeats"], 0).run()
     assert report.right and "configurations" not in {each.trial.group for each in report.judged[0].outcomes}

@@ -143,6 +143,6 @@ def test_the_kind_is_found_and_what_is_right_is_not_blamed(kind, faulty, tmp_pat
     assert right in source
     path = tmp_path / "kernel.py"
     path.write_text(HEAD + (source.replace(right, wrong) if faulty else source))
-    report = Session(File(path), [group], 0).run()
+    report = Session(File(path, here=not faulty), [group], 0).run()
     assert not report.broken and report.right is not faulty, str(report)
     assert not faulty or said in str(report)

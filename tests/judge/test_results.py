@@ -99,6 +99,6 @@ def test_what_is_given(changes, message, tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(source)
     groups = ["layouts", "values"] if message else ["layouts", "values", "repeats"]
-    report = Session(File(path), groups, 0).run()
+    report = Session(File(path, here=True), groups, 0).run()
     assert not report.broken, report.broken
     assert message in str(report) if message else report.right, str(report)

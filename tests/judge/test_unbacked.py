@@ -51,14 +51,15 @@ LOOP = """    for at in range(0, n, BLOCK):
 """
 
 
-def judged(tmp_path, *edits):
+def judged(tmp_path, *edits, right=True):
+    """In this process, unless it may read or write memory that is somebody else's."""
     source = KERNEL
     for before, after in edits:
         assert before in source
         source = source.replace(before, after)
     path = tmp_path / "kernel.py"
     path.write_text(source)
-    report = Session(File(path), ["offsets"], 0).run()
+    report = Session(File(path, here=right), ["offsets"], 0).run()
     assert not report.broken, report.broken
     told = [each for each in report.judged[0].outcomes if each.trial.how == "unbacked" and each.state != "right"]
     return told, source.split("\n")
@@ -82,7 +83,7 @@ def test_offsets_of_64_bits_are_right(tmp_path, edits):
     ([("(len(index), 1)", "(1, len(index))"), ("program_id(0)", "program_id(1)")], None),
 ], ids=["a product", "the factors the other way", "a size as a constant", "an index", "the grid"])  # fmt: skip
 def test_what_overflows_is_named(tmp_path, edits, code):
-    told, lines = judged(tmp_path, *edits)
+    told, lines = judged(tmp_path, *edits, right=False)
     assert all(each.state == "wrong" for each in told) and told
     if code is None:
         assert "70,001 programs on axis 1 of the grid, and a GPU takes at most 65,535" in told[0].message
@@ -114,7 +115,7 @@ def test_a_tile_of_a_flat_tensor_is_a_remark(tmp_path):
 
 def test_a_function_that_refuses_such_sizes_is_not_wrong(tmp_path):
     check = '    if x.numel() >= 2**31:\n        raise ValueError("x must have less than 2**31 elements")\n    x, index'
-    told, _ = judged(tmp_path, ("    x, index", check), ("picked * n", "picked.to(tl.int32) * n"))
+    told, _ = judged(tmp_path, ("    x, index", check), ("picked * n", "picked.to(tl.int32) * n"), right=False)
     assert {each.state for each in told} == {"refused"}
 
 
