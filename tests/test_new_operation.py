@@ -95,6 +95,7 @@ def test_the_file_is_a_script(run):
     assert "none wrong" in run(LESSON)
 
 
+@pytest.mark.nightly  # collecting them takes as long as all else here
 def test_the_judge_and_every_walk_have_it(run):
     files = ["tests/judge/test_public.py", *(f"tests/kernels/test_{name}.py" for name in WALKS)]
     every = ("-m", "nightly or not nightly", "-k", "tutorials.vector_sum", "--collect-only", "-q")

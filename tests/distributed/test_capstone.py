@@ -129,9 +129,8 @@ def test_what_cannot_be_cut_is_refused(change, words):
         dataclasses.replace(parallel.Options(), **change).check(2)
 
 
-@pytest.mark.parametrize(
-    ("world", "way"), [(2, "tp"), *[pytest.param(4, way, marks=pytest.mark.nightly) for way in parallel.WAYS]]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("world", "way"), [(2, "tp"), *((4, way) for way in parallel.WAYS)])
 def test_under_torchrun(world, way):
     command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
     command += [str(ROOT / "annotated_examples/capstone/parallel.py"), "--way", way, "--steps", "1"]

@@ -20,7 +20,13 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+#: Every trial and the mutants take as long as all of the others, and tests/guides/test_judged.py runs them at night.
+WHOLE = "academy judge my_softmax.py --json report.json"
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(each, marks=[pytest.mark.nightly] * (each == WHOLE)) for each in COMMANDS]
+)
 def test_each_command_ends_well(command, tmp_path):
     name, *arguments = command.split()
     if not available() and "compile" in arguments:
@@ -35,7 +41,7 @@ def test_each_command_ends_well(command, tmp_path):
 
 
 def test_every_tool_is_there():
-    assert len(COMMANDS) >= 5
+    assert len(COMMANDS) >= 5 and WHOLE in COMMANDS
     assert {command.split()[1] for command in COMMANDS} == {"check", "compile", "trace", "judge"}
 
 

@@ -5,9 +5,10 @@
     python -m tests.kernels.kill_matrix --first …             the first that does, in a third of the time
     python -m tests.kernels.kill_matrix --columns walk …      these columns
 
-A mutant needs no check of its own if a column before `engine` has something: those are in `make test`.
+A mutant needs no check of its own if a column before `engine` has something: those are in `make test`, or at night.
 
-- `walk`: the judge's trials of every public function, in tests/judge/test_public.py
+- `walk`: the judge's trials of every public function, in tests/judge/test_public.py; of the long ones `make test` takes
+  a third, the nightly workflow all
 - `formula`: the comparison with the printed formula, in floats, and `exact`: without rounding; both in `academy check`
 - `derivatives`: the walk of test_derivatives.py
 - `nightly`: all trials of the judge, for mutants that nothing above notices

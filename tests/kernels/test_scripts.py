@@ -144,7 +144,16 @@ def with_stores_broken(source):
     return "".join(lines)
 
 
-@pytest.mark.parametrize("path", [path for path in SCRIPTS if "@triton.jit" in path.read_text("utf-8")], ids=relative)
+#: Those with kernels of their own. `make test` takes one of each folder, the nightly workflow all.
+WITH_KERNELS = [path for path in SCRIPTS if "@triton.jit" in path.read_text("utf-8")]
+ONE_OF_EACH = {path.parent: path for path in reversed(WITH_KERNELS)}.values()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.nightly] * (path not in ONE_OF_EACH)) for path in WITH_KERNELS],
+    ids=relative,
+)
 def test_exit_status_1_when_the_kernel_is_broken(run, path, tmp_path):
     """Every value that a jitted kernel stores is off by one."""
     copy = tmp_path / path.relative_to(ROOT)

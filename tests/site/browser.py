@@ -121,11 +121,11 @@ class Browser:
         """Press a key or a combination on what has the focus: `Tab`, `Shift+ArrowRight`."""
         self._page.keyboard.press(keys)
 
-    def violations(self) -> list[str]:
-        """What axe finds wrong with the page as it is shown: `rule: element`. As Lighthouse, it looks for room between
-        targets."""
+    def violations(self, part: str = "html") -> list[str]:
+        """What axe finds wrong with a part of the page as it is shown: `rule: element`. As Lighthouse, it looks for
+        room between targets."""
         options = "{resultTypes: ['violations'], rules: {'target-size': {enabled: true}}}"
-        return self.run(f"{_axe()}; axe.run(document, {options}).then({_LIST})")
+        return self.run(f"{_axe()}; axe.run({part!r}, {options}).then({_LIST})")
 
     @_in_its_thread
     def screenshot(self, path: Path, full: bool = False) -> None:

@@ -94,10 +94,3 @@ IN_PYTHON = {
     "NUL": "eval(chr(0))",
 }  # fmt: skip
 TEXTS = {**THROUGH_JAVASCRIPT, **IN_PYTHON}
-#: Tried in every run of the tests.
-SAMPLE = (
-    "finder: post to another host",
-    "import: overwrite the cache",
-    "sys.exit",
-    "json replaced",
-)

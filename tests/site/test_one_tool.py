@@ -64,9 +64,8 @@ def test_the_modes_stand_under_the_title_and_back_leads_to_reading(page, address
         assert page.run("document.querySelector('.k-top').checkVisibility()")
 
 
-@pytest.mark.parametrize(
-    "width, height, dark", [(390, 844, False), pytest.param(844, 390, True, marks=pytest.mark.nightly)]
-)
+@pytest.mark.site_check
+@pytest.mark.parametrize("width, height, dark", [(390, 844, False), (844, 390, True)])
 def test_watch_on_a_phone(page, address, width, height, dark):
     """Memory is in sight, large values too; a finger hits each control; the slider takes the width there is."""
     fresh(page, address + LARGE, width=width, height=height, dark=dark)
@@ -91,6 +90,7 @@ def test_watch_on_a_phone(page, address, width, height, dark):
     assert page.violations() == []
 
 
+@pytest.mark.site_check
 def test_a_large_value_leaves_memory_in_sight_on_a_desktop(page, address):
     fresh(page, address + LARGE, width=1440, height=900)
     click(page, "[data-k-mode=run]")
@@ -166,6 +166,7 @@ def test_the_result_of_an_edit_is_where_the_edit_is(page, address):
     assert page.run(beside) > 5, "the recorded run again"
 
 
+@pytest.mark.site_check
 def test_after_a_check_comes_the_run_and_then_the_next_exercise(page, address):
     fresh(page, address + "exercises/first_kernel/scale_and_add/")
     click(page, "[data-action=check]")

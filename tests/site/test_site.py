@@ -27,8 +27,8 @@ def pages(site: Path) -> list[str]:
 
 
 def one_of_each(site: Path) -> list[str]:
-    """The first page below each folder: one of each kind. `make site-check` looks at all of them."""
-    return list({page.strip("/").rpartition("/")[0]: page for page in reversed(pages(site))}.values())
+    """The first page of each part of the site: one of each kind. `make site-check` looks at all of them."""
+    return list({page.partition("/")[0]: page for page in reversed(pages(site))}.values())
 
 
 def text(site: Path, page: str) -> str:

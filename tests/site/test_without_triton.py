@@ -3,11 +3,9 @@
 Triton is hidden, and with it the modules of Python that Windows doesn't have.
 """
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.python import run
 from tests.site.conftest import ROOT
 
 HIDE = """
@@ -31,8 +29,8 @@ assert project_parts.check_mark("backprop_math/vector_add.md", "x", None) is not
 """
 
 
-def python(code, **options):
-    return subprocess.run([sys.executable, "-c", HIDE + code], cwd=ROOT, capture_output=True, text=True, **options)
+def python(code):
+    return run(["-c", HIDE + code], ROOT, timeout=3600)
 
 
 def test_nothing_that_builds_the_site_needs_it():
