@@ -19,7 +19,7 @@ page](mla_decode.py) reads the latents as they are.
 
 **What it costs.** A score takes a product of 128 and one of 64 numbers, and its value one of 128: 640 operations for
 each pair of a query and a key that it sees, in each head. Copying the shared part into every head's key would do the
-same, for a third more bytes of keys, and with a gradient that has to be summed over the heads afterwards. This kernel
+same, with keys half as large again, and with a gradient that has to be summed over the heads afterwards. This kernel
 hasn't been measured on a card yet, so this page has no times.
 
 **Contract.** `q_nope` and `k_nope` are (B, H, T, D) and (B, H, S, D), `q_pe` is (B, H, T, E), **`k_pe` is (B, S, E)**,

@@ -168,8 +168,9 @@ def layernorm_backward_kernel(
         acc_g += g
         acc_gx += g * x_hat
     # In the first row `g` is 1 in the first column, where `x_hat` is −1, and zero elsewhere: `pid=0: mean_g = 0.167`
-    # and `mean_gx = -0.167`. After `.sum().backward()` all `g` are equal, and so must be their average: nothing may be
-    # left of the difference. So this division, too, is IEEE's. For the other average a plain `/` will do.
+    # and `mean_gx = -0.167`. Where all weights are alike, as when training begins, `.sum().backward()` makes all `g`
+    # equal. Then their average must be the same number, so that nothing is left of the difference: this division, too,
+    # is IEEE's. For the other average a plain `/` will do.
     mean_g = tl.div_rn(tl.sum(acc_g, axis=0), tl.cast(N, tl.float32))
     mean_gx = tl.sum(acc_gx, axis=0) / N
 
@@ -209,8 +210,8 @@ def layernorm_backward_columns_kernel(
     M, N, stride_dym, stride_xm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     # Along axis 0 of the grid lie the blocks of columns, two in the example. The last one is half full: `pid=(1, 0):
-    # mask_n = [1, 1, 0, 0]`. Along axis 1 lie the shares of the rows. (Neither number has to be int64: with 32 rows in
-    # a tile `pid_m * N` stays below 2³¹ until `x` and `dy` take 275 GB.)
+    # mask_n = [1, 1, 0, 0]`. Along axis 1 lie the shares of the rows. (Offsets of partial sums needn't be int64. With
+    # 32 rows in a tile, `pid_m * N` stays below 2³¹ until `x` and `dy` take 275 GB.)
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     mask_n = offs_n < N
     pid_m = tl.program_id(1)

@@ -135,7 +135,7 @@ def token_logprobs_forward_kernel(
 
     # [[tag: LP]] and [[tag: LP-H]], as if the vocabulary ended here; the last piece stores the right ones over what the
     # earlier ones have stored. Large numbers cancel first: at logits around 10000, `z_token - (row_max + log S)` would
-    # be off in the third digit after the point.
+    # be off by up to 0.0005.
     log_sum = tl.log(row_sum)
     logprob = (z_token - row_max) - log_sum
     entropy = log_sum - weighted / row_sum

@@ -3,7 +3,7 @@
 
 An optimizer's `load_state_dict` converts the state to the dtype of the parameter, which would round the averages of
 bfloat16 weights. They are float32 for a reason: with a factor of 0.999 an average moves by a thousandth of the
-difference in each step, and a bfloat16 can't move by less than two thousandths of its size.
+difference in each step, and a bfloat16 that should move by less than 0.19 % of its size stays where it is.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton

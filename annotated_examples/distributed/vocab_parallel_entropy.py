@@ -10,9 +10,10 @@ logit $M$, the sum $S$ and the weighted sum $E$ of a row, the entropy is
 and a rank adds to it by three numbers, [[tag: VP-m]], [[tag: VP-s]] and [[tag: VP-v]]. The gradient is [[tag: VP-H-Z]].
 
 **What it costs.** The logits are read once forward and once backward, and their gradient is written, a new tensor. The
-gather takes 12 bytes for each row and rank. Some libraries save that memory: they write the gradient over the saved
-logits and compute them back afterwards. But what is computed back isn't the same to the last bit, and whoever else
-saved these logits gets a wrong gradient.
+gather takes 12 bytes for each row and rank. verl's version keeps the softmax for the backward pass, a tensor as large
+as the logits, and writes the gradient over it. For that it subtracts the mean from the saved logits, in place, and adds
+it again afterwards. The logits don't come back the same to the last bit, and autograd counts both writes: if another
+operation has saved these logits, its backward pass raises an error.
 
 **Contract.** As for the loss. `logits` is (..., columns) of this rank, float32, float16 or bfloat16, any strides, any
 number of columns; or a `DTensor` with the placement `Shard(-1)`. A logit of −∞ has the probability 0 and adds nothing.

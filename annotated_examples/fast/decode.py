@@ -2,9 +2,10 @@ r"""
 # Decode, fast
 
 The same attention of one query over a long cache as in the [lesson](../attention/decode.py), with the same reference,
-arguments and pages. Memory sets the pace: the limit is the time that a copy of the cache would take. What keeps the
-lesson from reaching it? The times are those of one sequence of 32768 keys, with 8 heads of 128 numbers that serve 32
-heads of queries, in bfloat16. A copy of that cache takes [[bench: decode/ladder/copy/forward_ms]].
+arguments and pages. Memory sets the pace: the cache has to be read, so the limit is the time of a copy that moves as
+many bytes. (It reads half of them and writes the other half.) What keeps the lesson from reaching it? The times are
+those of one sequence of 32768 keys, with 8 heads of 128 numbers that serve 32 heads of queries, in bfloat16. Such a
+copy takes [[bench: decode/ladder/copy/forward_ms]].
 
 1. The lesson masks every tile of keys. Here only the last tile of a part has a mask, exponentials are powers of 2, and
    the scale and the change of base are one factor. That takes it from [[bench: decode/ladder/lesson/forward_ms]] to
@@ -54,8 +55,9 @@ from annotated_examples.common.paged import SHORTEST_PART, capacity_of, load_row
 #   for.
 # - *One instruction per score.* Scores arrive unscaled. Multiplying by `factor` and subtracting the maximum is one
 #   fused multiply-add, which the launch asks for. A soft cap isn't linear, so there the scale comes first.
-# - *No mask where none is needed.* `MASKED` is known when the kernel is compiled. In the loop over whole tiles the mask
-#   is always true, and the compiler drops it.
+# - *Scores are masked only where needed.* `MASKED` is known when the kernel is compiled, and the loop over whole tiles
+#   has no `tl.where` for the end. Its loads still have a mask, `offs_n >= 0`. It is always true, but the compiler
+#   doesn't know that, and compares for each key that a thread loads.
 #
 # `num_stages` lets the loads of later tiles run ahead. What carries over from tile to tile is one tuple, `state`.
 @triton.jit

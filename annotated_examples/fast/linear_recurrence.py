@@ -37,9 +37,9 @@ from annotated_examples.recurrences.linear_recurrence import (
 
 # ## 1. Two walks
 #
-# What was slow? The lesson's scan takes six rounds for a tile of 64 tokens, and in each of them every token takes part,
-# with three operations and exchanges between threads. The card can't do all that in the time in which memory delivers
-# the tile.
+# What was slow? In the lesson's scan every token takes part: its two numbers need six exchanges between the lanes of a
+# warp, eleven multiplications or multiply-adds, and a detour through shared memory from one warp to the other. The card
+# can't do all that in the time in which memory delivers the tile.
 #
 # Here a thread has a *stretch* of `ROWS` neighbouring tokens of a channel, all in its registers. It walks along them
 # and finds what they do to any state together: the product of their gates, and what they add. That is three operations

@@ -18,7 +18,8 @@ once.
 eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
 
 **Where it falls behind.** From 128 rows on the lead is gone. With 4096 rows a kernel decodes first, in
-[[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]], the time of a copy of the same bytes; the library multiplies.
+[[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]], the time of a copy that moves as many bytes; the library
+multiplies.
 
 And even with one row it is far behind the memory, which could deliver the weights in less than half the time. A graph
 with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied as they are,
@@ -370,7 +371,7 @@ def parts_forward(
 # [[bench: mx_matmul/ladder/tiles of 256 rows/1024_rows_ms]]. The library rounds to the dtype of `a`. So for another
 # result, or a bias in float32, it is the lesson's kernel.
 #
-# Three stages of the large tile need 213 KB of shared memory, which not every card with descriptors has.
+# Three stages of the large tile need 208 KB of shared memory, which not every card with descriptors has.
 def most_rows(device_index):
     """Up to how many rows the weights stay in four bits."""
     if not device.has("descriptors", device_index):

@@ -342,8 +342,8 @@ def apply_rmsnorm(module, x):
 # ## Where it falls behind
 #
 # Forward by some 3 percent at 8192 x 8192 and at 16384 x 12288, near the speed of a copy. Backward by more where rows
-# have an odd length. A row of 4097 elements of 2 bytes begins at no multiple of 16 bytes, so its elements are loaded
-# one by one, and a block of 8192 is half empty: [[bench: rmsnorm/16384x4097/backward/ms]], against
+# have an odd length. Of rows of 4097 elements of 2 bytes only every eighth begins at a multiple of 16 bytes, so all
+# elements are loaded one by one, and a block of 8192 is half empty: [[bench: rmsnorm/16384x4097/backward/ms]], against
 # [[bench: rmsnorm/16384x4097/backward/torch.compile.ms]] for `torch.compile`.
 
 

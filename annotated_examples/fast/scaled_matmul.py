@@ -22,7 +22,13 @@ All of these are times of a CUDA graph.
 
 **Where it falls behind.** With 128 rows and one scale a tensor: [the page below Triton](../gluon/scaled_matmul.py) says
 by how much, and what was tried. At 8192, with one scale a tensor or a row, the library is ahead in one run and this
-file in the next, as the card's power is the limit. More than 32 rows leave room for fewer steps in flight: 33 take
+file in the next, as the card's power is the limit. With scales of blocks it is ahead there:
+[[bench: scaled_matmul:block/8192x8192x8192/forward/eager.ms]] against
+[[bench: scaled_matmul:block/8192x8192x8192/forward/ms]]. So it is with fast sums at 1000 x 3008 x 5008,
+[[bench: scaled_matmul:row, fast sums/1000x3008x5008/forward/torch.compile.ms]] against
+[[bench: scaled_matmul:row, fast sums/1000x3008x5008/forward/ms]], and with 16 rows and one scale a tensor in the
+benchmark's run, [[bench: scaled_matmul:tensor/16x8192x8192/forward/eager.ms]] against
+[[bench: scaled_matmul:tensor/16x8192x8192/forward/ms]]. More than 32 rows leave room for fewer steps in flight: 33 take
 [[bench: scaled_matmul/ladder/few rows/33_rows_ms]] and 64 [[bench: scaled_matmul/ladder/few rows/64_rows_ms]], and with
 one scale a tensor the library takes [[bench: scaled_matmul/ladder/torch, one scale a tensor/33_rows_ms]] and
 [[bench: scaled_matmul/ladder/torch, one scale a tensor/64_rows_ms]].
@@ -104,9 +110,9 @@ def fast_sums_kernel(
 #
 # With 16 rows and 8192 x 8192 weights, 67 MB of codes have to be read, and everything else is small. Two things count.
 #
-# **The weights are the left factor.** The tensor cores take at least 64 rows on the left, and as few as 8 columns on
-# the right. So the product is transposed, as for [packed weights](low_bit/planes.py): a tile has 64 rows of weights,
-# and as many columns as `a` has rows.
+# **The weights are the left factor.** Hopper's fast instruction, `wgmma`, takes at least 64 rows on the left, and as
+# few as 8 columns on the right. So the product is transposed, as for [packed weights](low_bit/planes.py): a tile has 64
+# rows of weights, and as many columns as `a` has rows.
 #
 # **Enough on the way.** A program has 64 rows of the weight to itself, over all of K, and 128 programs fill the card.
 # Each has buffers for five steps of 512 codes, 160 KB, and four of them are in flight. So nothing has to be divided
@@ -177,7 +183,8 @@ def has_room(device_index):
     return device.INTERPRET or torch.cuda.get_device_capability(device_index)[0] in (9, 10)
 
 
-# Only Hopper's accumulator is short. On other cards, and in the interpreter, all sums are as good as promoted ones.
+# Of the cards that have room for these tiles, only Hopper has a short accumulator. (Ada has one, too, but no TMA unit:
+# its products are the lesson's.) In the interpreter sums are float32.
 @functools.cache
 def is_hopper(device_index):
     return not device.INTERPRET and torch.cuda.get_device_capability(device_index)[0] == 9

@@ -237,7 +237,9 @@ def add_block(
     words_ptr, stride_wk, stride_wn = words
     offs_k = k0 + tl.arange(0, BLOCK_K)
     # **When to load A.** Its tile depends on nothing else, so it can be loaded before the words, after them, after the
-    # metadata, or last of all. The order decides what waits for what; `A_load_order` 0 to 3 selects one of the four.
+    # metadata, or last of all; `A_load_order` 0 to 3 selects one of the four. That decides less than it seems to. The
+    # loop is pipelined: on Hopper all loads of a step are requested two steps ahead, and a step waits once, for all of
+    # them. What changes is the order in which they are requested, and between 2 and 3 not even that.
     if HINTS.A_load_order == 0:
         a_tile = load_a(a, offs_m, offs_k, M, K)
 

@@ -41,7 +41,8 @@ At 8192 the card's power is the limit, and whoever comes later gets less of it: 
 [[bench: scaled_matmul/ladder/lib blocks/8192_again_ms]] with blocks, this page
 [[bench: scaled_matmul/ladder/row/8192_again_ms]] and [[bench: scaled_matmul/ladder/blocks/8192_again_ms]].
 
-**Where it falls behind.** At 2048 with one scale a tensor or a row, and with 128 rows and one a tensor. With 128 rows
+**Where it falls behind.** At 2048 with one scale a tensor or a row, at 8192 with scales of blocks, and with 128 rows
+and one scale a tensor. With 128 rows
 each of 128 programs reads all of `a` again, 200 MB through the L2 cache in all, and Triton 3.6.0 can't let two SMs
 share what the TMA unit fetches.
 

@@ -603,8 +603,9 @@ def whole_mask(name, query, shape):
 # ## The loss
 #
 # In training the logits are computed, used for the loss, and thrown away. For a vocabulary of 128256 and 8192 tokens
-# they take 2 GB in bfloat16, and as much again for their gradient. Our loss is computed from the last hidden states
-# instead. This is where a training step needs the most memory, so few logits are kept.
+# they take 2 GB in bfloat16, and `transformers` makes 4 GB in float32 of them for its loss. Both have a gradient, as
+# large again. Our loss is computed from the last hidden states instead. This is where a training step needs the most
+# memory, so few logits are kept.
 linear_cross_entropy = functools.partial(linear_cross_entropy_lean, KEPT=0.02)
 
 

@@ -27,7 +27,8 @@ HINTS = (
     "q times 2 R − D − V has to be larger than R (D + V). Of the quotient, rounded down, take the next number.",
 )
 WHY = """The rotated part is in both forms, so its width drops out. With DeepSeek's sizes, 128, 64, 128 and 512, it is
-171 queries. A prompt has more of them for nearly all its tokens, a new token is one."""
+171 queries. A prompt has more of them for nearly all its tokens, a new token is one. (What the matrices cost at a query
+and its output is left out here: a query pays it once, however many tokens it meets.)"""
 
 
 def check(t):

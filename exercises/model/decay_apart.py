@@ -49,9 +49,9 @@ HINTS = (
     "Which numbers does the decay go through, before it reaches the weight?",
     "What is added to the gradient is divided by the root of the squares, too. Decay the weight itself.",
 )
-WHY = """Added to the gradient, the decay is *L2 regularisation*. For SGD that is the same. Adam divides by the root of
-the squares, so weights with large gradients would decay least. Loshchilov and Hutter took the decay out of the
-gradient, and the W in AdamW stands for that."""
+WHY = """Added to the gradient, the decay is *L2 regularisation*. For plain SGD that comes to the same. Adam divides by
+the root of the squares, so weights with large gradients would decay least. Loshchilov and Hutter took the decay out of
+the gradient, and the W in AdamW stands for that."""
 
 
 def check(t):

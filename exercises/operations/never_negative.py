@@ -31,8 +31,9 @@ HINTS = (
     "The exponential is 1 + d + d²/2 + d³/6 + …. Which terms are left?",
     "A series converges fast where `d` is small. Elsewhere the difference is fine.",
 )
-WHY = """In float32 the difference is 18 % off where |d| is below 0.001, where a model is that has just left its
-reference. Python's floats have more digits, so there the fault begins at smaller numbers; the mending is the same."""
+WHY = """A model that has just left its reference has |d| below 0.001. There the difference in float32 is off by more
+than 15 % half of the time. Python's floats have more digits, so the fault begins at smaller numbers; the mending is the
+same."""
 
 
 def check(t):

@@ -23,7 +23,8 @@ HINTS = (
 )
 WHY = """Nine times. With "token" both weigh the same, so the long answer has nine tenths of the loss: that mean favours
 long answers, the good ones and the bad ones. With "sequence" a mistake costs the less the longer the answer is, which
-teaches a model that is wrong to go on. A constant divisor does neither."""
+teaches a model that is wrong to go on. A constant divisor gives every token the same weight, too, and one that doesn't
+change with the other answers in the batch."""
 
 
 def check(t):

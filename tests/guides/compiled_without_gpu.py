@@ -16,15 +16,20 @@ os.environ["TRITON_INTERPRET"] = "0"
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+import torch
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 
-from annotated_examples.fast import softmax
+from academy.compiler import catching
+from academy.compiler.cards import card as card_of
+from annotated_examples.fast import decode, mx_matmul, softmax
+from annotated_examples.gemlite import gemm
 from annotated_examples.ladders.softmax import rung_5_backwards as rung_5
 from annotated_examples.moe import router
+from annotated_examples.recurrences.linear_recurrence import join
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
@@ -40,6 +45,41 @@ def compiled(kernel, signature, constants, capability=90, aligned=True, **option
     attributes = {(place,): facts for place, facts in enumerate(known) if facts}
     source = ASTSource(kernel, {name: types[name] for name in kernel.arg_names}, constants, attributes)
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+class Kept(catching.Catcher):
+    """Keeps what is compiled."""
+
+    def _looked_at(self, compiled):
+        return super()._looked_at(compiled) | dict(compiled=compiled)
+
+
+def launched(function, *inputs, **options):
+    """The kernels that a call launches, compiled. inputs: (dtype, sizes), or a value."""
+    with Kept(card_of(90), detail=False).catching() as kept:
+        tensors = [torch.empty(x[1], dtype=x[0], device="cuda") if isinstance(x, tuple) else x for x in inputs]
+        function(*tensors, **options)
+    return {entry["kernel"]: entry["compiled"] for entry in kept.found}
+
+
+def copies_and_waits(ptx):
+    """Of a pipelined loop: how many copies stand before each commit in its body, and what it waits for."""
+    body = ptx.split("$L__BB0_3:")[1]
+    names = re.findall(r"cp\.async\.(c[ag]|commit_group|wait_group\s+\d+)", body)
+    counts, number = [], 0
+    for name in names:
+        number += name in ("ca", "cg")
+        if name == "commit_group":
+            counts, number = [*counts, number], 0
+    return counts, [int(name.split()[1]) for name in names if "wait" in name]
+
+
+@triton.jit
+def scan_kernel(a_ptr, x_ptr, y_ptr, REVERSE: tl.constexpr):
+    tile = tl.arange(0, 64)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    a, x = tl.load(a_ptr + tile).to(tl.float32), tl.load(x_ptr + tile).to(tl.float32)
+    a, x = tl.associative_scan((a, x), 0, join, reverse=REVERSE)
+    tl.store(y_ptr + tile, a + x)
 
 
 OPERATIONS = "x * y + z", "tl.fma", "tl.dot", "tl.exp", "tl.log", "tl.erf"
@@ -268,6 +308,25 @@ def main():
         for rung, only in ((softmax.softmax_forward_chunked_kernel, "EL.128"), (rung_5.softmax_forward_kernel, "128")):
             kernel = compiled(rung, "*bf16 *bf16", options, num_warps=warps)
             result["loads in flight"][f"{only} {width}"] = in_flight(kernel, only)
+    result["a scan"] = {}
+    for reverse in (False, True):
+        kernel = compiled(scan_kernel, "*bf16 *bf16 *fp32", {"REVERSE": reverse}, num_warps=2)
+        code = machine_code(kernel, "-sass")
+        counts = {name: len(re.findall(rf"\b{name}[. ]", code)) for name in ("SHFL", "FMUL", "FFMA")}
+        result["a scan"][str(reverse)] = counts
+    bf16, fp16, int32, uint8 = torch.bfloat16, torch.float16, torch.int32, torch.uint8
+    cache = bf16, (1, 32768, 8, 128)
+    kernel = launched(decode.decode_attention, (bf16, (1, 32, 128)), cache, cache, (int32, 1))["decode_split_kernel"]
+    compared = re.findall(r"setp\.gt\.s32\s+%p\d+, %r\d+, -1;", kernel.asm["ptx"].split("$L__BB0_3:")[1])
+    result["keys compared with 0 in whole tiles"] = len(compared)
+    matrices = (fp16, (16, 8192)), (int32, (1024, 8192)), (fp16, (64, 8192)), (fp16, (64, 8192))
+    result["when A is loaded"] = []
+    for order in range(4):
+        kernels = launched(gemm.gemm_forward, *matrices, W_nbits=4, group_size=128, A_load_order=order)
+        result["when A is loaded"].append(copies_and_waits(kernels["gemm_kernel"].asm["ptx"]))
+    weights = (bf16, (256, 8192)), (uint8, (8192, 4096)), (uint8, (8192, 256))
+    kernel = launched(mx_matmul.parts_forward, *weights, None, bf16)["mx_parts_kernel"]
+    result["shared memory of 256 rows"] = kernel.metadata.shared
     result["warp_specialize"] = {f"{card}, {warps} warps": split(card, warps) for card, warps in SPLITS}
     print(json.dumps(result))
 

@@ -125,3 +125,37 @@ def test_the_release_in_which_fusion_warns_is_the_one_the_page_names():
 
     warns = hasattr(_utils, "FP_FUSION_DEFAULT_WARNING")
     assert warns == (Version("3.9") <= Version(triton.__version__) < Version("3.10"))
+
+
+def test_what_a_scan_exchanges():
+    import triton
+
+    found = counted()["a scan"]
+    assert found["True"]["SHFL"] > 3 * found["False"]["SHFL"] and found["False"]["SHFL"] >= 6 * 32
+    if triton.__version__ == "3.7.1":
+        per_pair = {name: count / 32 for name, count in found["False"].items()}
+        assert per_pair["SHFL"] == 6 and round(per_pair["FMUL"] + per_pair["FFMA"]) == 11
+        assert found["False"]["SHFL"] == 192 and found["True"]["SHFL"] == 832
+    lesson = said("annotated_examples/recurrences/linear_recurrence.py")
+    assert "it takes 192 exchanges" in lesson and "832 exchanges in each thread instead of 192" in lesson
+    fast = said("annotated_examples/fast/linear_recurrence.py")
+    assert "six exchanges between the lanes of a warp, eleven multiplications or multiply-adds" in fast
+
+
+def test_the_compiler_does_not_know_that_keys_of_whole_tiles_are_none_below_0():
+    assert counted()["keys compared with 0 in whole tiles"] == 8, "64 keys, of which the threads load eight at a time"
+    assert "always true, but the compiler doesn't know that" in said("annotated_examples/fast/decode.py")
+
+
+def test_when_a_is_loaded_changes_the_order_of_requests_only():
+    groups, waits = zip(*counted()["when A is loaded"])
+    assert waits == ([4],) * 4, "once in a step: four loads of the next step are still on their way"
+    assert [each.index(16) for each in groups] == [1, 0, 0, 0], "the words"
+    assert groups[0] != groups[1] != groups[2] == groups[3]
+    text = said("annotated_examples/gemlite/gemm.py")
+    assert "a step waits once, for all of them" in text and "between 2 and 3 not even that" in text
+
+
+def test_a_large_tile_of_four_bits_needs_nearly_all_shared_memory():
+    wording = "need {:.0f} KB of shared memory"
+    assert wording.format(counted()["shared memory of 256 rows"] / 1024) in said("annotated_examples/fast/mx_matmul.py")

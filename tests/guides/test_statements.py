@@ -226,3 +226,133 @@ def test_the_selection_and_not_the_launches_takes_the_routers_time():
     times = {tuple(each.case["shape"]): each for each in passes(record["cases"], "forward")}
     few, many = times[8192, 64], times[8192, 256]
     assert many.ms() - few.ms() > 3 * (many.entry["limit_ms"] - few.entry["limit_ms"])
+
+
+def test_where_a_fast_product_of_codes_falls_behind():
+    """Each case in which a peer is more than 5 % ahead has its time on the page."""
+    record = json.loads((ROOT / "benchmarks/results/nvidia-h200/scaled_matmul.json").read_text("utf-8"))
+    text = (ROOT / "annotated_examples/fast/scaled_matmul.py").read_text("utf-8")
+    behind = []
+    for case in record["cases"]:
+        times = {name: each["ms"] for name, each in case["passes"]["forward"]["providers"].items() if name != "lesson"}
+        if times.pop("fast") > 1.05 * min(times.values()):
+            behind.append(f"scaled_matmul:{case['variant']}/{'x'.join(map(str, case['shape']))}/forward/ms")
+    assert len(behind) >= 3 and all(f"[[bench: {each}]]" in text for each in behind)
+
+
+def test_logits_that_a_training_step_of_transformers_holds():
+    utils = pytest.importorskip("transformers.loss.loss_utils")
+    assert "logits = logits.float()" in inspect.getsource(utils.ForCausalLMLoss)
+    numbers = 8192 * 128256
+    wording = (
+        f"{numbers * 2 / 1e9:.0f} GB in bfloat16, and `transformers` makes {numbers * 4 / 1e9:.0f} GB in float32 of"
+    )
+    for path in ("annotated_examples/integrations/huggingface.py", "docs/guides/huggingface.md"):
+        assert wording in said(path) and "Both have a gradient, as large again" in said(path)
+
+
+class InPlace(torch.autograd.Function):
+    """Changes what it has saved, and changes it back."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sum(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        x.sub_(0.3).add_(0.3)
+        return dy[..., None].expand(x.shape)
+
+
+def test_what_writing_to_saved_logits_does():
+    x = torch.randn(4, 1000, requires_grad=True)
+    logits = x * 1
+    before = logits.detach().clone()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        ((logits * logits).sum() + InPlace.apply(logits).sum()).backward()
+    assert 0 < (logits.detach() - before).abs().max() < 1e-6
+    assert "its backward pass raises an error" in said("annotated_examples/distributed/vocab_parallel_entropy.py")
+
+
+def positive_codes(bits):
+    if bits == 4:
+        return torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+    return torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).double()
+
+
+def rounded(x, codes):
+    """To the nearest code; what is beyond the largest becomes the largest."""
+    return codes[torch.bucketize(x.abs(), (codes[1:] + codes[:-1]) / 2)] * x.sign()
+
+
+def test_how_much_rounding_to_four_and_eight_bits_loses():
+    text = said("backprop_math/microscaling.md")
+    for bits, least, most in ((4, 1.0, 1 / 5), (8, 2.0**-6, 1 / 17)):
+        codes = positive_codes(bits)
+        x = torch.linspace(least, codes[-1].item(), 1_000_001, dtype=torch.float64)
+        assert ((rounded(x, codes) - x) / x).abs().max().item() == pytest.approx(most, abs=1e-4)
+    assert r"$\rho$ is at most a fifth" in text and r"$\sigma$, less than a sixteenth" in text
+    x = torch.randn(4096, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    largest, ratios = x.abs().amax(1, keepdim=True), {}
+    for bits in (4, 8):
+        codes = positive_codes(bits)
+        exponent = torch.floor(torch.log2(codes[-1]))
+        rules = torch.floor(torch.log2(largest)) - exponent, torch.ceil(torch.log2(largest / codes[-1]))
+        first, second = ((rounded(x / 2**k, codes) * 2**k - x).square().mean().sqrt() for k in rules)
+        ratios[bits] = (second / first).item()
+    assert ratios[4] == pytest.approx(1, abs=0.02) and ratios[8] == pytest.approx(0.9, abs=0.02)
+    assert "nearly the same in four bits, and smaller by a tenth for the second rule in `e4m3`" in text
+
+
+def test_where_rows_of_4097_begin():
+    aligned = sum(row * 4097 * 2 % 16 == 0 for row in range(800))
+    assert aligned == 100 and "only every eighth begins at a multiple of 16" in said(
+        "annotated_examples/fast/rmsnorm.py"
+    )
+
+
+def test_what_floats_do_to_policy_losses():
+    text = said("annotated_examples/classics/policy_loss.py")
+    assert torch.tensor(88.7).exp().isfinite() and torch.tensor(88.73).exp().isinf() and "e^{88.7}" in text
+    d = torch.linspace(-1e-3, 1e-3, 200_001)
+    true = torch.expm1(d.double()) - d.double()
+    found = (d.exp() - 1 - d).double()
+    assert ((found - true).abs() > 0.15 * true).double().mean() > 0.5
+    assert (found < 0).double().mean().item() == pytest.approx(0.1, abs=0.02)
+    assert "more than 15 % half of the time, and negative for one $d$ in ten" in text
+    assert "more than 15 % half of the time" in said("exercises/operations/never_negative.py")
+
+
+def test_how_far_a_bfloat16_moves():
+    codes = torch.arange(0x3F00, 0x4001, dtype=torch.int16).view(torch.bfloat16).double()
+    up, down = (codes[1:] - codes[:-1]) / codes[:-1], (codes[1:] - codes[:-1]) / codes[1:]
+    least = min(up.min().item(), down.min().item())
+    text = said("annotated_examples/optimizers/adamw.py")
+    assert f"moves by at least {math.floor(least * 1e4) / 100} % of itself or not at all" in text
+    shared = said("annotated_examples/common/optimizers.py")
+    assert f"by less than {math.floor(least / 2 * 1e4) / 100} % of its size stays" in shared
+    assert torch.optim.AdamW([torch.zeros(1)], fused=True).defaults["fused"]
+    one = torch.tensor(1.0)
+    near = (one - torch.nextafter(one, torch.tensor(0.0))).item() / 2
+    assert f"{near * 1e8:.0f} \\cdot 10^{{-8}}" in text and round(near / 0.001 * 1e5) == 3
+
+
+def test_what_latent_attention_counts():
+    H, D, E, V, R = 128, 128, 64, 128, 512
+    text, derivation = said("annotated_examples/attention/mla.py"), said("backprop_math/mla.md")
+    kept, latent = 2 * H * (D + E + V), 2 * (R + E)
+    assert f"{kept:,} bytes in bfloat16" in text and f"{latent} bytes, {kept // latent} times fewer" in text
+    assert f"{2 * (D + E + V)} operations" in text and (D + E) / D == 1.5 and "keys half as large again" in text
+    once, each = 2 * H * R * (D + V), (2 * H * (R + E + R), 2 * H * (D + E + V))
+    assert f"costs {each[0]:,} instead of {each[1]:,}" in derivation
+    assert f"equal at {-(-once // (each[0] - each[1]))} queries" in derivation
+    assert derivation.count(f"{once / 1e6:.1f} million") == 2, "to decompress a token, and to absorb a query and expand"
+
+
+def test_what_a_log_sum_exp_loses_at_ten_thousand():
+    at = torch.linspace(0, 12, 20_001, dtype=torch.float64)
+    lost = ((10_000 + at).float().double() - (10_000 + at)).abs().max().item()
+    for path in ("annotated_examples/classics/token_logprobs.py", "backprop_math/token_logprobs.md"):
+        assert f"off by up to {lost:.4f}" in said(path)
