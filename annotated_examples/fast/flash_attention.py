@@ -38,9 +38,10 @@ queries in two halves and 128 keys take [[bench: flash_attention/ladder/two halv
 large, the two halves are the fastest.
 
 **Where it falls behind.** cuDNN took [[bench: flash_attention/ladder/cuDNN/forward_ms]] and
-[[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. It gives the loads to a warp of their own and lets
-two groups of warps take turns, one at the softmax and one at the tensor cores. Triton's compiler does not do that here:
-it waits for each product of queries and keys before the softmax begins, and only the other programs fill the gap. So on
+[[bench: flash_attention/ladder/cuDNN/full_forward_ms]] in that run. What is missing here is what FlashAttention-3 does:
+it gives the loads to a warp of their own and lets two groups of warps take turns, one at the softmax and one at the
+tensor cores. Triton's compiler waits for each product of queries and keys before the softmax begins, and only the other
+programs fill the gap. So on
 a Hopper card large calls with heads of 128 numbers go to [a kernel below Triton](../gluon/flash_attention.py). At 4096
 tokens and with a causal mask it is level with cuDNN, and in longer calls it is ahead. In shorter ones it is behind:
 1024 tokens take [[bench: flash_attention:causal/16x16x16x1024x128/forward/ms]] against

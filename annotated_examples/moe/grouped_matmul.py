@@ -7,8 +7,8 @@ rows by a matrix of its own:
 [[eq: GM-C]]
 
 Here $u_{ri}$ is 1 if row $r$ belongs to expert $i$, and 0 otherwise. Each product alone would be easy. But their
-heights differ, some are zero, and only the GPU knows them: a loop in Python would have to wait for them, 64 times. So
-one kernel does them all, and each of its programs finds out whose rows it has.
+heights differ, some are zero, and only the GPU knows them: a loop in Python would have to wait until they are known,
+and then launch 64 products. So one kernel does them all, and each of its programs finds out whose rows it has.
 
 [[figure: experts/ragged_tiles]]
 

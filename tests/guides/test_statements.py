@@ -15,6 +15,7 @@ from academy.book import layout
 from academy.results.figures import passes
 from annotated_examples.classics.layernorm import layernorm
 from annotated_examples.classics.rmsnorm import rmsnorm
+from annotated_examples.fast import flash_attention
 from annotated_examples.recurrences.l2_normalize import l2_normalize
 from tests import python
 from tests.kernels.harness import ROOT
@@ -228,16 +229,28 @@ def test_the_selection_and_not_the_launches_takes_the_routers_time():
     assert many.ms() - few.ms() > 3 * (many.entry["limit_ms"] - few.entry["limit_ms"])
 
 
-def test_where_a_fast_product_of_codes_falls_behind():
+def goes_below_triton(case):
+    B, H, _, tokens, _ = case["shape"]
+    return B * H * tokens**2 >= flash_attention.WORTHWHILE
+
+
+@pytest.mark.parametrize(
+    ("operation", "pass_", "page", "taken"),
+    [
+        ("scaled_matmul", "forward", "fast/scaled_matmul", lambda case: True),
+        ("flash_attention", "backward", "gluon/flash_attention_backward", goes_below_triton),
+    ],
+)
+def test_where_a_fast_kernel_falls_behind(operation, pass_, page, taken):
     """Each case in which a peer is more than 5 % ahead has its time on the page."""
-    record = json.loads((ROOT / "benchmarks/results/nvidia-h200/scaled_matmul.json").read_text("utf-8"))
-    text = (ROOT / "annotated_examples/fast/scaled_matmul.py").read_text("utf-8")
+    record = json.loads((ROOT / f"benchmarks/results/nvidia-h200/{operation}.json").read_text("utf-8"))
+    text = (ROOT / f"annotated_examples/{page}.py").read_text("utf-8")
     behind = []
-    for case in record["cases"]:
-        times = {name: each["ms"] for name, each in case["passes"]["forward"]["providers"].items() if name != "lesson"}
+    for case in filter(taken, record["cases"]):
+        times = {name: each["ms"] for name, each in case["passes"][pass_]["providers"].items() if name != "lesson"}
         if times.pop("fast") > 1.05 * min(times.values()):
-            behind.append(f"scaled_matmul:{case['variant']}/{'x'.join(map(str, case['shape']))}/forward/ms")
-    assert len(behind) >= 3 and all(f"[[bench: {each}]]" in text for each in behind)
+            behind.append(f"{operation}:{case['variant']}/{'x'.join(map(str, case['shape']))}/{pass_}/ms")
+    assert behind and all(f"[[bench: {each}]]" in text for each in behind)
 
 
 def test_logits_that_a_training_step_of_transformers_holds():
