@@ -38,6 +38,13 @@ def store_block(matrix, values, rows, length, columns, width):
     tl.store(ptr + at, values, mask=(rows < length)[:, None] & (columns < width)[None, :])
 
 
+# The same matrix transposed.
+@triton.jit
+def turned(matrix):
+    ptr, stride_row, stride_column = matrix
+    return ptr, stride_column, stride_row
+
+
 # A state that nobody gave is 0.
 @triton.jit
 def load_state(tensor, b, h, offs_d, D, offs_e, E):
@@ -362,12 +369,44 @@ def gate_gradient(m, into, dtype: tl.constexpr):
     return tl.sum(tl.where(before, inside + into[:, None], 0.0), axis=0)
 
 
+# ## The inverse of a triangle
+#
+# (I + A) is a triangle with ones on its diagonal, and so is its inverse, [[tag: GD-T]]. Of two halves with the inverses
+# T₁ and T₂ and the block B below the diagonal between them, the whole has the inverse
+#
+# | | |
+# |---|---|
+# | T₁ | 0 |
+# | -T₂ B T₁ | T₂ |
+#
+# So it grows from blocks of two tokens to blocks of four, eight, and so on, all blocks at once: `cross` is what of A
+# lies between the halves of each pair. Squaring A again and again would be shorter. But with similar keys its powers
+# grow to 10⁹ while the inverse stays below 1, and no digit is right. Here nothing is larger than the inverse and A.
+@triton.jit
+def inverse_of_system(a, BLOCK_T: tl.constexpr, PRECISION: tl.constexpr):
+    place = tl.arange(0, BLOCK_T)
+    rows, columns = place[:, None], place[None, :]
+    inverse = tl.where(rows == columns, 1.0, 0.0) - tl.where(rows // 2 == columns // 2, a, 0.0)
+    for level in tl.static_range(1, 7):
+        if 2**level < BLOCK_T:
+            half, pair = 2**level, 2 ** (level + 1)
+            cross = tl.where((rows // pair == columns // pair) & (rows // half != columns // half), a, 0.0)
+            taken = tl.dot(inverse, cross, input_precision=PRECISION)
+            inverse -= tl.dot(taken, inverse, input_precision=PRECISION)
+    # The ones on the diagonal are left out: what a token writes of its own is added in float32, and only what others
+    # take away is rounded.
+    return inverse - tl.where(rows == columns, 1.0, 0.0)
+
+
 # ## Contract
 #
 # Everything that can be checked without looking at values is checked before anything is launched. Looking at values
 # means waiting for the GPU: so that is done on the CPU, and on a GPU on request.
-def contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens=None, packed=False, **more):
-    """Checks the arguments, and returns the scale as a float. more: tensors like g that must be there."""
+def contract(
+    q, k, v, g, scale, initial_state, return_final_state, cu_seqlens=None, packed=False, per_channel=False, **more
+):
+    """Checks the arguments, and returns the scale as a float. per_channel: whether g has a gate for each number of a
+    key. more: tensors with a number for each token and head, which must be there."""
     layout, last = ("total, H, D", 2) if packed else ("B, T, H, D", 3)
     checks.tensors(q=q, k=k, v=v, **more)
     checks.optional_tensors(g=g, initial_state=initial_state)
@@ -386,7 +425,10 @@ def contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens=No
     for name, x in (("g", g), *more.items()):
         if x is not None:
             checks.dtypes((torch.float32, q.dtype), **{name: x})
-            checks.shape(name, x, tuple(v.shape[:-1]), "a number for each token and head of v")
+            expected, what = tuple(v.shape[:-1]), "a number for each token and head of v"
+            if per_channel and name == "g":
+                expected, what = (*expected, q.shape[-1]), "a number for each token, head of v and column of k"
+            checks.shape(name, x, expected, what)
     if scale is not None:
         checks.number("scale", scale)
     checks.choice("return_final_state", return_final_state, (True, False))

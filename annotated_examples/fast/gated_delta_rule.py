@@ -54,15 +54,13 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.attention_tiles import describe, fits, load_rows
 from annotated_examples.common.chunks import (
-    between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, length_of_parts, load_block,
-    load_gates, load_state, new_like, new_state, round_to_tf32, stages_of, state_product, states_between, store_block,
-    suits, sums_from, tensor,
+    between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, inverse_of_system, length_of_parts,
+    load_block, load_gates, load_state, new_like, new_state, round_to_tf32, stages_of, state_product, states_between,
+    store_block, suits, sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.recurrences import gated_delta_rule as lesson
-from annotated_examples.recurrences.gated_delta_rule import (
-    attend, gated_delta_rule_reference, inverse_of_system,
-)  # fmt: skip
+from annotated_examples.recurrences.gated_delta_rule import attend, gated_delta_rule_reference
 from annotated_examples.recurrences.linear_attention import query_gradients_kernel
 
 

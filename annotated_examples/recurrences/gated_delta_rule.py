@@ -27,7 +27,7 @@ nor the states.
 most 2. Keys should have length 1 at most: where $|1 - \beta \|k\|^2| > 1$ the state grows without bound.
 """
 
-from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.replay import replayed
 
 import math
@@ -40,10 +40,11 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.chunks import (
     chunk_at, chunks_of, contract, cut, decay_between, decay_between_transposed, decay_from_start, decay_of_all,
-    decay_to_end, gate_gradient, load_block, load_gates, load_state, new_like, new_state, of_keys, of_queries,
-    state_product, states_between, store_block, sums_from, tensor,
+    decay_to_end, gate_gradient, inverse_of_system, load_block, load_gates, load_state, new_like, new_state, of_keys,
+    of_queries, state_product, states_between, store_block, sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.custom_operator import opaque
+from annotated_examples.common.delta_rule import attend
 from annotated_examples.common.products import multiply_add
 from annotated_examples.recurrences.linear_attention import (
     key_gradients_kernel, outputs_kernel, query_gradients_kernel, sizes,
@@ -72,35 +73,6 @@ def gated_delta_rule_reference(q, k, v, g, beta, *, scale=None, initial_state=No
     kept = (k.to(wide) * (g.sum(-1, keepdim=True) - G).exp()[..., None]).to(dtype)
     S = S * g.sum(-1).exp()[..., None, None] + (kept.mT @ u).to(wide)
     return (o.transpose(1, 2), S) if return_final_state else o.transpose(1, 2)
-
-
-# ## The inverse of a triangle
-#
-# (I + A) is a triangle with ones on its diagonal, and so is its inverse, [[tag: GD-T]]. Of two halves with the inverses
-# T₁ and T₂ and the block B below the diagonal between them, the whole has the inverse
-#
-# | | |
-# |---|---|
-# | T₁ | 0 |
-# | -T₂ B T₁ | T₂ |
-#
-# So it grows from blocks of two tokens to blocks of four, eight, and so on, all blocks at once: `cross` is what of A
-# lies between the halves of each pair. Squaring A again and again would be shorter. But with similar keys its powers
-# grow to 10⁹ while the inverse stays below 1, and no digit is right. Here nothing is larger than the inverse and A.
-@triton.jit
-def inverse_of_system(a, BLOCK_T: tl.constexpr, PRECISION: tl.constexpr):
-    place = tl.arange(0, BLOCK_T)
-    rows, columns = place[:, None], place[None, :]
-    inverse = tl.where(rows == columns, 1.0, 0.0) - tl.where(rows // 2 == columns // 2, a, 0.0)
-    for level in tl.static_range(1, 7):
-        if 2**level < BLOCK_T:
-            half, pair = 2**level, 2 ** (level + 1)
-            cross = tl.where((rows // pair == columns // pair) & (rows // half != columns // half), a, 0.0)
-            taken = tl.dot(inverse, cross, input_precision=PRECISION)
-            inverse -= tl.dot(taken, inverse, input_precision=PRECISION)
-    # The ones on the diagonal are left out: what a token writes of its own is added in float32, and only what others
-    # take away is rounded.
-    return inverse - tl.where(rows == columns, 1.0, 0.0)
 
 
 # ## What a chunk needs to know before the state is known
@@ -381,32 +353,11 @@ def gated_delta_rule_backward(
     return dq, dk, dv, v.new_empty(0) if g is None else dg.to(g.dtype), dbeta, dinitial
 
 
-# ## Joining autograd
-class GatedDeltaRule(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, q, k, v, g, beta, initial_state, cu_seqlens, scale, launch_forward, launch_backward):
-        ctx.save_for_backward(q, k, v, g, beta, initial_state, cu_seqlens)
-        ctx.scale, ctx.launch_backward = scale, launch_backward
-        if not torch.compiler.is_compiling():  # Dynamo can't do this; it makes zeros for unused results
-            ctx.set_materialize_grads(False)
-        return launch_forward(q, k, v, g, beta, initial_state, cu_seqlens, scale=scale)
-
-    @staticmethod
-    @autograd.once_differentiable
-    def backward(ctx, do, dfinal):
-        *gradients, dg, dbeta, dinitial = ctx.launch_backward(do, dfinal, *ctx.saved_tensors, scale=ctx.scale)
-        wanted = ctx.needs_input_grad
-        return *gradients, dg if wanted[3] else None, dbeta, dinitial if wanted[5] else None, None, None, None, None
-
-
-def attend(
-    q, k, v, g, beta, initial_state, cu_seqlens, scale,
-    launch_forward=gated_delta_rule_forward, launch_backward=gated_delta_rule_backward,
-):  # fmt: skip
-    """`(o, final_state)` of (B, H, T, …), through the autograd `Function` if something needs a gradient."""
-    if not autograd.needs_frame(q, k, v, g, beta, initial_state):
-        return launch_forward(q, k, v, g, beta, initial_state, cu_seqlens, scale=scale)
-    return GatedDeltaRule.apply(q, k, v, g, beta, initial_state, cu_seqlens, scale, launch_forward, launch_backward)
+# ## The public functions
+#
+# The autograd `Function` is the one of [all delta rules](../common/delta_rule.py): it saves the inputs, and gets both
+# launchers.
+LAUNCHERS = gated_delta_rule_forward, gated_delta_rule_backward
 
 
 @replayed
@@ -435,7 +386,7 @@ def gated_delta_rule(q, k, v, g, beta, *, scale=None, initial_state=None, return
     """
     scale = contract(q, k, v, g, scale, initial_state, return_final_state, beta=beta)
     q, k, v, g, beta = (None if x is None else x.transpose(1, 2) for x in (q, k, v, g, beta))
-    o, final = attend(q, k, v, g, beta, initial_state, None, scale)
+    o, final = attend(q, k, v, g, beta, initial_state, None, scale, *LAUNCHERS)
     return (o.transpose(1, 2), final) if return_final_state else o.transpose(1, 2)
 
 
@@ -460,7 +411,7 @@ def gated_delta_rule_varlen(q, k, v, g, beta, cu_seqlens, *, scale=None, initial
     """
     scale = contract(q, k, v, g, scale, initial_state, return_final_state, cu_seqlens, packed=True, beta=beta)
     q, k, v, g, beta = (None if x is None else x.transpose(0, 1).unsqueeze(0) for x in (q, k, v, g, beta))
-    o, final = attend(q, k, v, g, beta, initial_state, cu_seqlens, scale)
+    o, final = attend(q, k, v, g, beta, initial_state, cu_seqlens, scale, *LAUNCHERS)
     o = o.squeeze(0).transpose(0, 1)
     return (o, final) if return_final_state else o
 

@@ -17,7 +17,7 @@ PUBLIC = said.functions()
 ALWAYS = ("sizes", "layouts", "magnitudes", "non-finite", "calls") + (() if device.INTERPRET else ("repeats",))
 #: Of these one group in `make test`: the interpreter takes up to 18 s for one with 1037 tokens.
 LONG = ("causal_attention", "flash_attention", "gated_delta_rule", "gated_delta_rule_varlen", "linear_attention")
-LONG += ("linear_attention_varlen", "mla_attention", "rope")
+LONG += ("kda", "kda_varlen", "linear_attention_varlen", "mla_attention", "rope")
 #: Of processor time for one trial: attention, with every access of 1037 tokens watched, takes more than a minute.
 SECONDS = 600.0
 

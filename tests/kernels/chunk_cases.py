@@ -1,4 +1,4 @@
-"""What the tests of linear attention and of the delta rule share: inputs, results, and the rule that judges them."""
+"""What the tests of linear attention and of both delta rules share: inputs, results, and the rule that judges them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from academy.judge import accuracy
 from academy.judge.elements import in_float64
 from academy.judge.fences import far_apart
-from annotated_examples.recurrences import gated_delta_rule as delta_rule
-from annotated_examples.recurrences import linear_attention
+from annotated_examples.recurrences import gated_delta_rule, kda, linear_attention
 from tests.kernels import harness
 from tests.kernels.harness import randn
 from tests.kernels.references import recurrence_by_steps
@@ -117,22 +116,31 @@ def packed(lengths, behind=0, layout=lambda values: values, **shape) -> dict:
     return {n: layout(x) for n, x in made.items()} | dict(initial_state=layout(state), cu_seqlens=ends)
 
 
+LESSONS = {"kda": kda, "gated_delta_rule": gated_delta_rule, "linear_attention": linear_attention}
+
+
 class Operation:
-    """Linear attention or the delta rule, of a file that may be a mutant. shape: of inputs, where nothing is said."""
+    """Linear attention or a delta rule, of a file that may be a mutant. shape: of inputs, where nothing is said."""
 
     def __init__(self, module, **shape):
-        self.module, self.shape, self.delta = module, shape, hasattr(module, "gated_delta_rule")
-        self.name, lesson = ("gated_delta_rule", delta_rule) if self.delta else ("linear_attention", linear_attention)
+        self.module, self.shape = module, shape
+        self.name, lesson = next((name, lesson) for name, lesson in LESSONS.items() if hasattr(module, name))
+        self.delta, self.channels = self.name != "linear_attention", self.name == "kda"
         self.function, self.varlen = getattr(module, self.name), getattr(module, f"{self.name}_varlen")
         self.reference, self.lesson = getattr(lesson, f"{self.name}_reference"), getattr(lesson, self.name)
         self.launchers = [getattr(module, f"{self.name}_{way}") for way in ("forward", "backward")]
 
     def tensors(self, **shape):
-        made = tensors(**self.shape | shape)
-        return with_beta(made) if self.delta else made
+        return self.completed(tensors(**self.shape | shape))
 
     def packed(self, lengths, behind=0, **shape):
-        made = packed(lengths, behind, **self.shape | shape)
+        return self.completed(packed(lengths, behind, **self.shape | shape))
+
+    def completed(self, made):
+        """With what this operation has besides: a gate for each channel, and beta."""
+        if self.channels:
+            g, D = made["g"], made["q"].shape[-1]
+            made["g"] = g[..., None] * (torch.rand(*g.shape, D, device=g.device) * 2)
         return with_beta(made) if self.delta else made
 
     def heads_first(self, inputs) -> list:

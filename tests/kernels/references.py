@@ -14,14 +14,14 @@ from operations.flash_attention import of_sequences
 
 
 def recurrence_by_steps(q, k, v, g=None, beta=None, *, scale=None, initial_state=None, return_final_state=False):
-    """One token after the other, as the recurrence says it. With `beta`, by the delta rule: the difference between the
-    value and what its key reads is written."""
+    """One token after the other, as the recurrence says it. g: a gate for each head, or for each row of its state. With
+    `beta`, by the delta rule: the difference between the value and what its key reads is written."""
     (B, T, Hk, D), (H, E) = q.shape, v.shape[2:]
     wide = torch.promote_types(q.dtype, torch.float32)
     q, k = (x.to(wide).repeat_interleave(H // Hk, dim=2) for x in (q, k))
     S, outs = q.new_zeros(B, H, D, E) if initial_state is None else initial_state.to(wide), []
     for t in range(T):
-        S = S if g is None else S * g[:, t].to(wide).exp()[..., None, None]
+        S = S if g is None else S * g[:, t].to(wide).exp().view(B, H, -1, 1)
         u = v[:, t].to(wide)
         u = u if beta is None else beta[:, t].to(wide)[..., None] * (u - (k[:, t, :, :, None] * S).sum(-2))
         S = S + k[:, t, :, :, None] * u[:, :, None]
@@ -134,6 +134,8 @@ _SPARSE = {
     "linear_attention_varlen": sequences_of(recurrence_by_steps),
     "gated_delta_rule": recurrence_by_steps,
     "gated_delta_rule_varlen": sequences_of(recurrence_by_steps),
+    "kda": recurrence_by_steps,
+    "kda_varlen": sequences_of(recurrence_by_steps),
     "cross_entropy_loss": loss_of_counted_rows,
     "cross_entropy_loss_": loss_of_counted_rows,
     "linear_cross_entropy": linear_loss_of_counted_rows,

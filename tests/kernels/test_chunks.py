@@ -1,4 +1,4 @@
-"""What linear attention and the delta rule have to stand alike: the lessons' kernels, and in places the fast ones.
+"""What linear attention and both delta rules have to stand alike: the lessons' kernels, and in places the fast ones.
 
 test_linear_attention.py lists the traps, and what compilers got wrong on Hopper (H1 to H11).
 """
@@ -13,7 +13,7 @@ from academy.judge import accuracy
 from annotated_examples.common import chunks as common
 from annotated_examples.fast import gated_delta_rule as fast_delta_rule
 from annotated_examples.fast import linear_attention as fast_linear_attention
-from annotated_examples.recurrences import gated_delta_rule, linear_attention
+from annotated_examples.recurrences import gated_delta_rule, kda, linear_attention
 from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import Operation, results, upstreams
@@ -23,7 +23,7 @@ from tests.kernels.references import recurrence_by_steps
 BF16 = torch.bfloat16
 
 
-@pytest.fixture(params=[linear_attention, gated_delta_rule], ids=["linear attention", "delta rule"])
+@pytest.fixture(params=[linear_attention, gated_delta_rule, kda], ids=["linear attention", "delta rule", "kda"])
 def operation(request):
     return Operation(request.param)
 
@@ -55,7 +55,8 @@ def test_chunks_of_all_sizes_agree(operation, BLOCK_T):
 
 def test_no_gates_are_gates_of_zero(operation):
     """The same bits."""
-    inputs = operation.tensors(T=40) | dict(g=torch.zeros(1, 40, 2, device=DEVICE))
+    inputs = operation.tensors(T=40)
+    inputs["g"].zero_()
     ups = upstreams(inputs)
     mine = results(operation.function, inputs, ups)
     without = results(operation.function, inputs | dict(g=None), ups)
@@ -67,7 +68,8 @@ def test_scale(operation, scale):
     """The scale once, forward and backward. H5: the int 1 is not compiled into the kernel."""
     inputs = operation.tensors(T=20)
     operation.right(inputs, scale=scale)
-    assert isinstance(common.contract(*(inputs[n] for n in "qkvg"), scale, None, False), float)
+    checked = common.contract(*(inputs[n] for n in "qkvg"), scale, None, False, per_channel=operation.channels)
+    assert isinstance(checked, float)
 
 
 @pytest.mark.parametrize("missing", ["o", "state"])
@@ -75,7 +77,7 @@ def test_loss_of_one_result(operation, missing):
     """A loss of the final state alone reaches every gate, of each head by itself."""
     inputs = operation.tensors(T=40, H=3)
     mine = operation.right(inputs, upstreams(inputs) | {missing: None})
-    assert (mine["dg"][..., 0] != mine["dg"][..., 1]).any() and mine["dg"].abs().sum() > 0
+    assert (mine["dg"][:, :, 0] != mine["dg"][:, :, 1]).any() and mine["dg"].abs().sum() > 0
 
 
 @pytest.mark.parametrize("at", [0, 16, 31, 32, 39])
@@ -141,7 +143,8 @@ def test_every_grid_has_one_axis(operation, monkeypatch):
     forward, backward = operation.launchers
     forward(*given, scale=1.0)
     backward(v, None, *given, scale=1.0)
-    assert grids == ([(280_000,)] * 6 + [(140_000,)] * 3 if operation.delta else [(280_000,)] * 4 + [(140_000,)] * 2)
+    kernels = {"linear_attention": (4, 2), "gated_delta_rule": (6, 3), "kda": (6, 1)}[operation.name]
+    assert grids == [(280_000,)] * kernels[0] + [(140_000,)] * kernels[1]
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="on a card the next test takes the memory")

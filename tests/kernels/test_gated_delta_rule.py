@@ -32,6 +32,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from annotated_examples.common import chunks, delta_rule
 from annotated_examples.recurrences import gated_delta_rule as module
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import Operation, results, upstreams, with_beta
@@ -39,13 +40,9 @@ from tests.kernels.harness import DEVICE, Mutant, randn
 
 MUTANTS = [
     Mutant("trap 1: the strict triangle is left out", "a = tl.where(place[:, None] > place[None, :], overlap, 0.0)", "a = overlap"),
-    Mutant("trap 2: an inverse by squaring", "            inverse -= tl.dot(taken, inverse, input_precision=PRECISION)\n", "            inverse = taken\n    inverse = tl.where(rows == columns, 1.0, -a)\n    for _ in tl.static_range(5):\n        a = tl.dot(a, a, input_precision=PRECISION)\n        inverse += tl.dot(inverse, a, input_precision=PRECISION)\n"),
-    Mutant("halves of the inverse in the wrong order", "taken = tl.dot(inverse, cross, input_precision=PRECISION)\n            inverse -= tl.dot(taken, inverse, input", "taken = tl.dot(cross, inverse, input_precision=PRECISION)\n            inverse -= tl.dot(taken, inverse, input"),
-    Mutant("the last two halves are left apart", "if 2**level < BLOCK_T:", "if 2**level < BLOCK_T // 2:"),
     Mutant("trap 3: the inverse in tf32", 'BLOCK_T, "ieee" if k.dtype == tl.float32 else "tf32")', 'BLOCK_T, "tf32")', gpu=True),
     Mutant("trap 3: the inverse in half precision", "    if inverse_tensor[0] is not None:", "    inverse = inverse.to(tl.bfloat16).to(tl.float32)\n    if inverse_tensor[0] is not None:"),
     Mutant("trap 3: fp32 products in tf32", "input_precision=INPUT_PRECISION)", 'input_precision="tf32")', count=4, gpu=True),
-    Mutant("a token writes twice", "return inverse - tl.where(rows == columns, 1.0, 0.0)", "return inverse"),
     Mutant("trap 6: beta divided out", "dbeta += tl.sum(k * asked, axis=1) - answer", "dbeta += tl.sum(k * asked, axis=1) * beta / beta - answer"),
     Mutant("trap 7: the inverse isn't transposed", "multiply_add(tl.trans(inverse), du.to(do.dtype)", "multiply_add(inverse, du.to(do.dtype)"),
     Mutant("trap 7: the diagonal of dA is kept", "da = tl.where(earlier, -da, 0.0)", "da = tl.where(place[:, None] >= place[None, :], -da, 0.0)"),
@@ -59,8 +56,17 @@ MUTANTS = [
     Mutant("trap 15: not summed over the group", "tl.range(0, group)", "tl.range(0, 1)"),
     Mutant("gates get no part of the system", "-beta * answer", "0.0 * answer"),
     Mutant("beta isn't in dv", "dr * beta[:, None], offs_t", "dr, offs_t"),
-    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
 ]  # fmt: skip
+# Of what both delta rules share.
+INVERSE = [
+    Mutant("trap 2: an inverse by squaring", "            inverse -= tl.dot(taken, inverse, input_precision=PRECISION)\n", "            inverse = taken\n    inverse = tl.where(rows == columns, 1.0, -a)\n    for _ in tl.static_range(5):\n        a = tl.dot(a, a, input_precision=PRECISION)\n        inverse += tl.dot(inverse, a, input_precision=PRECISION)\n"),
+    Mutant("halves of the inverse in the wrong order", "taken = tl.dot(inverse, cross, input_precision=PRECISION)\n            inverse -= tl.dot(taken, inverse, input", "taken = tl.dot(cross, inverse, input_precision=PRECISION)\n            inverse -= tl.dot(taken, inverse, input"),
+    Mutant("the last two halves are left apart", "if 2**level < BLOCK_T:", "if 2**level < BLOCK_T // 2:"),
+    Mutant("a token writes twice", "return inverse - tl.where(rows == columns, 1.0, 0.0)", "return inverse"),
+]  # fmt: skip
+FRAME = [
+    Mutant("second derivative loses its term", "    @autograd.once_differentiable\n", ""),
+]
 
 right = functools.partial(chunk_cases.assert_right, module.gated_delta_rule, module.gated_delta_rule_reference)
 
@@ -104,6 +110,8 @@ def test_check_passes():
 
 
 test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
+test_mutant_of_the_inverse_is_caught = harness.mutant_test(chunks, INVERSE, check, within=module)
+test_mutant_of_the_frame_is_caught = harness.mutant_test(delta_rule, FRAME, check, within=module)
 
 
 def test_similar_keys_in_bfloat16():

@@ -92,6 +92,9 @@ OTHERS = {
     "recurrences.gated_delta_rule.gated_delta_rule": lambda: dict(
         **dict(zip("qkv", [zeros(1, 1, MANY, 16)] * 3)), g=None, beta=zeros(1, 1, MANY)
     ),
+    "recurrences.kda.kda": lambda: dict(
+        **dict(zip("qkv", [zeros(1, 1, MANY, 16)] * 3)), g=None, beta=zeros(1, 1, MANY)
+    ),
     "classics.rope.rope": lambda: dict(
         q=zeros(1, MANY, 1, 4), k=zeros(1, MANY, 1, 4), cos=zeros(1, 2), sin=zeros(1, 2)
     ),
