@@ -44,14 +44,12 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common.choosing import load_chunk, logit_of, shifted
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.rows import as_rows
 from annotated_examples.common.seeds import seeded
 from annotated_examples.sampling import sample as lesson
-from annotated_examples.sampling.sample import (
-    contract, draw_contract, load_chunk, logit_of, noise_of_tokens, of_all_rows, sample_reference,
-    shifted,
-)  # fmt: skip
+from annotated_examples.sampling.sample import contract, draw_contract, noise_of_tokens, of_all_rows, sample_reference
 
 
 # ## The largest of each block

@@ -171,7 +171,7 @@ HIDDEN = {
         attention/decode attention/mla attention/mla_decode common/paged
         fast/flash_attention fast/flash_attention_backward fast/decode gluon/flash_attention
         gluon/flash_attention_backward classics/linear_cross_entropy sampling/sample fast/sample
-        ladders/flash_attention""",
+        common/choosing         ladders/flash_attention""",
     "a term of a row's sum, in which the largest is 1": """tutorials/softmax fast/softmax classics/cross_entropy
         fast/cross_entropy moe/router distributed/vocab_parallel_cross_entropy common/logits""",
     "a result of 16 bits": "fast/causal_conv1d common/exponential",

@@ -21,6 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
+from annotated_examples.common import choosing
 from annotated_examples.common.seeds import random_words_reference
 from annotated_examples.fast import sample as fast
 from annotated_examples.sampling import sample as lesson
@@ -343,34 +344,21 @@ def test_which_rows_are_shared():
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
 MUTANTS = [
-    (ties, Mutant("trap 1: ties kept beyond k", "((tie == 1) & (rank <= left))", "(tie == 1)")),
-    (ties, Mutant("trap 1: ties counted anew in each chunk", "rank = seen + tl.cumsum", "rank = tl.cumsum")),
-    (ties, Mutant("the last of those that tie", "tl.cumsum(tie, axis=0)", "tl.cumsum(tie, axis=0, reverse=True)")),
-    (ties, Mutant("zeros with a sign", "tl.where(x == 0.0, 0.0, x).to(tl.int32", "x.to(tl.int32")),
     (not_a_number, Mutant("trap 3: NaN drawn from", "tl.max(nan, axis=0) > 0", "tl.max(nan, axis=0) > 1")),
     (nothing_to_draw, Mutant("trap 4: a row of minus infinity drawn from", 'nan | (row_max == float("-inf"))', "nan")),
     (all_of_it, Mutant("trap 5: p of one left to the sum", "None if top_p is None or top_p == 1 else float(top_p)", "None if top_p is None else float(top_p)")),
     (every_way, Mutant("trap 7: lanes behind the end count", 'offs_v < V, other=float("-inf")).to(tl.float32)\n        largest', "offs_v < V, other=0.0).to(tl.float32)\n        largest")),
     (lists, Mutant("a list beside its room", "list_ptr += row * V", "list_ptr += row * 2 * V", count=2)),
-    (lists, Mutant("the list begins anew with each chunk", "n += tl.sum(wanted, axis=0)", "n = tl.sum(wanted, axis=0)")),
-    (lists, Mutant("places of the chunk", "(key.to(tl.int64) << 32) | offs_v", "(key.to(tl.int64) << 32) | (offs_v - start)")),
-    (lists, Mutant("the least one isn't listed", "(key >= least)", "(key > least)")),
     (lists, Mutant("light ones that are needed", "(1.0 - p) * 0.5 * whole", "(1.0 - p) * 50.0 * whole")),
     (lists, Mutant("the least one isn't searched", "above = tl.maximum(least, 1) - 1", "above = tl.maximum(least, 1)")),
     (lists, Mutant("the place of another lane", "token = tl.where(score > best, offs_v, token)", "token = tl.where(score > best, start + tl.arange(0, BLOCK_V), token)")),
     (ends_of_the_random_numbers, Mutant("trap 8: a random number of 1", "tl.minimum((word.to(tl.float32) + 0.5) * 2.0**-32, LARGEST_BELOW_ONE)", "(word.to(tl.float32) + 0.5) * 2.0**-32")),
     (ends_of_the_random_numbers, Mutant("trap 8: a random number of 0", "word.to(tl.float32) + 0.5", "word.to(tl.float32)")),
-    (temperatures, Mutant("trap 9: divided in half precision", "tl.where(x == row_max, 0.0, x - row_max) / temperature", "tl.where(x == row_max, 0.0, x - row_max).to(tl.bfloat16).to(tl.float32) / temperature")),
     (noise_is_exact, Mutant("trap 10: rounded near 1", "tl.where(w == 1.0, v, -tl.log(w) * v / (1.0 - w))", "-tl.log(tl.minimum(w, LARGEST_BELOW_ONE))")),
-    (every_way, Mutant("negative logits the other way round", "tl.where(bits < 0, ~bits, bits ^", "tl.where(bits < 0, bits, bits ^")),
-    (every_way, Mutant("signed keys", "key_of(x), 0)", "key_of(x) ^ 0x80000000, 0)")),
-    (every_way, Mutant("one digit too many", "tl.sum(reached.to(tl.int32), axis=0) - 1", "tl.sum(reached.to(tl.int32), axis=0)")),
-    (ties, Mutant("what is beyond, of the last round", "beyond = tl.maximum(beyond, tl.max(", "beyond = tl.maximum(0.0, tl.max(")),
     (ties, Mutant("p of what top-k drops, too", "row_max, threshold, left, k_ptr", "row_max, threshold * 0, left, k_ptr")),
     (every_way, Mutant("p of one instead of the whole", "target = p * whole", "target = p + 0.0 * whole")),
     (ties, Mutant("needed ones rounded down", "tl.ceil((target", "tl.floor((target")),
     (ties, Mutant("those at the threshold weigh nothing", "tl.where(left > 0, tied, 0.0)", "0.0 * tied")),
-    (nothing_to_draw, Mutant("infinity less infinity", "tl.where(x == row_max, 0.0, x - row_max)", "(x - row_max)")),
     (own_k_for_each_row, Mutant("the first row's k", "k_ptr += row * stride_k", "k_ptr += 0 * stride_k", count=2)),
     (sizes, Mutant("more than there are", "tl.minimum(tl.maximum(tl.load(k_ptr), 1), V)", "tl.maximum(tl.load(k_ptr), 1)")),
     (draws_depend_on_nothing_else, Mutant("every row draws the same", "row * tl.cdiv(V, 4)", "0 * row")),
@@ -382,8 +370,26 @@ MUTANTS = [
     (every_way, Mutant("what isn't kept is drawn", 'score = tl.where(keep, score, float("-inf"))', "score = score + 0.0")),
 ]  # fmt: skip
 
+#: Of what it shares with the selection of keys.
+SHARED = [
+    (ties, Mutant("trap 1: ties kept beyond k", "((tie == 1) & (rank <= left))", "(tie == 1)")),
+    (ties, Mutant("trap 1: ties counted anew in each chunk", "rank = seen + tl.cumsum", "rank = tl.cumsum")),
+    (ties, Mutant("the last of those that tie", "tl.cumsum(tie, axis=0)", "tl.cumsum(tie, axis=0, reverse=True)")),
+    (ties, Mutant("zeros with a sign", "tl.where(x == 0.0, 0.0, x).to(tl.int32", "x.to(tl.int32")),
+    (lists, Mutant("the list begins anew with each chunk", "n += tl.sum(wanted, axis=0)", "n = tl.sum(wanted, axis=0)")),
+    (lists, Mutant("places of the chunk", "(key.to(tl.int64) << 32) | offs_v", "(key.to(tl.int64) << 32) | (offs_v - start)")),
+    (lists, Mutant("the least one isn't listed", "(key >= least)", "(key > least)")),
+    (temperatures, Mutant("trap 9: divided in half precision", "tl.where(x == row_max, 0.0, x - row_max) / temperature", "tl.where(x == row_max, 0.0, x - row_max).to(tl.bfloat16).to(tl.float32) / temperature")),
+    (every_way, Mutant("negative logits the other way round", "tl.where(bits < 0, ~bits, bits ^", "tl.where(bits < 0, bits, bits ^")),
+    (every_way, Mutant("signed keys", "key_of(x), 0)", "key_of(x) ^ 0x80000000, 0)")),
+    (every_way, Mutant("one digit too many", "tl.sum(reached.to(tl.int32), axis=0) - 1", "tl.sum(reached.to(tl.int32), axis=0)")),
+    (ties, Mutant("what is beyond, of the last round", "beyond = tl.maximum(beyond, tl.max(", "beyond = tl.maximum(0.0, tl.max(")),
+    (nothing_to_draw, Mutant("infinity less infinity", "tl.where(x == row_max, 0.0, x - row_max)", "(x - row_max)")),
+]  # fmt: skip
+
 
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+test_mutant_of_what_is_shared_is_caught = harness.mutant_test(choosing, SHARED, within=lesson)
 
 
 # ---------------------------------------------------------------- values and shapes
