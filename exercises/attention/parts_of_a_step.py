@@ -1,8 +1,7 @@
 """# How many parts?
 
 Decoding from latents divides the keys of a sequence into parts, so that few sequences still keep a card busy. The
-default wants at least 512 programs in all, but no more parts than the capacity
-has pieces of 256 keys.
+default wants at least 512 programs in all, but no more parts than the capacity has pieces of 256 keys.
 
 4 sequences decode a token each. There are 128 heads in bfloat16, and a tile has 64 rows of queries. The cache has room
 for 12,288 keys a sequence, and the longest sequence has 6000 of them. How many parts does a sequence get? Put it into

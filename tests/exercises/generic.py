@@ -44,7 +44,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         gemlite/unpack gemlite/signed gemlite/group_of fast/persistent fast/words_once model/momentum_step
         model/decay_apart fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
         recurrences/join_two operations/masked_by_product attention/one_key_for_all_heads
-        recurrences/two_factors sampling/order_of_bits sampling/infinite_noise""".split()
+        recurrences/two_factors sampling/order_of_bits sampling/infinite_noise selection/sign_of_nan""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
