@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from academy.judge import public
+from operations.indexer_loss import some_lists
 from operations.linear import under_older_scales
 from operations.policy_loss import constants
 from tests.kernels import hostile_arguments
@@ -32,6 +33,8 @@ def called(case):
         inputs |= dict(zip(("old_logprobs", "advantages"), constants(inputs["logprobs"])))
     if case.function == "dpo_loss":
         inputs |= dict(ref_chosen=inputs["chosen"] / 2, ref_rejected=inputs["rejected"] / 2)
+    if case.function == "indexer_loss":
+        inputs |= dict(zip(("indices", "target"), some_lists(inputs["q"], inputs["k"])))
     if case.function == "float8_linear_delayed":
         inputs |= under_older_scales(function).keywords
     return function, inputs

@@ -162,6 +162,18 @@ def test_a_clip_holds_what_the_lesson_holds(advantage, run):
         assert found["slope"] == pytest.approx(logprobs.grad.item(), abs=1e-5)
 
 
+def test_a_plateau_is_cut_where_the_lesson_cuts_it(run):
+    import torch
+
+    from annotated_examples.attention.select_keys import select_keys
+
+    facts = pictures.found(ROOT, "indexer/plateau")["facts"]
+    assert facts["scores"].count(0) > 8 and min(facts["scores"]) < 0
+    for k in range(1, len(facts["scores"]) + 1):
+        row = torch.tensor([facts["scores"]], dtype=torch.float32)
+        assert run("plateau", facts, k=k)["model"]["keys"] == select_keys(row, k)[0].tolist()
+
+
 def test_l2_order_counts_what_the_kernel_orders(run):
     from academy.site import l2_picture
     from annotated_examples.tutorials.matmul_grouped import program_order
