@@ -6,9 +6,9 @@ With 128 heads of keys of 192 and values of 128 numbers, a token takes 81,920 by
 attention*, of the DeepSeek models, keeps 1152 bytes, 71 times fewer: one latent vector, of which a matrix makes the
 keys of each head and another one the values, [[tag: MLA-K]] and [[tag: MLA-V]].
 
-Positions don't fit in there. A query and a key are [rotated](../classics/rope.py) by their positions, and that can't
-happen inside a product that is the same for all tokens. So a key has a second part, which is rotated, and which all
-heads share. A score is the sum of two products:
+Positions don't fit into this. A query and a key are [rotated](../classics/rope.py) by their positions, and that can't
+happen inside a product that is the same for all tokens. So a key has a second part, which is rotated and shared by all
+heads. A score is the sum of two products:
 
 [[eq: MLA-S]]
 

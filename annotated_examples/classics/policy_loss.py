@@ -8,9 +8,9 @@ the *advantage* $A$, how much better than expected the text was, PPO and GRPO co
 
 [[eq: PL]]
 
-The ratio is clipped, so that one step can't go far, and a small price $\beta k$ is asked for leaving a reference model,
-[[tag: PL-k3]]. The gradient is [[tag: PL-y]]. DPO needs no rewards: of two texts one was preferred, and with $u$ from
-[[tag: DPO-u]] the loss is
+The ratio is clipped, so that one step can't go far, and moving away from a reference model costs a small price,
+$\beta k$, [[tag: PL-k3]]. The gradient is [[tag: PL-y]]. DPO needs no rewards: of two texts one was preferred, and
+with $u$ from [[tag: DPO-u]] the loss is
 
 [[eq: DPO]]
 
@@ -84,8 +84,8 @@ def k3(d):
 #
 # [[figure: policy/clip]]
 #
-# What does the minimum do? Of a good token, $A > 0$, it stops a ratio that is too high; of a bad one a ratio that is
-# too low. The other side of the clip never counts. So one comparison decides, and which one the sign of $A$ says.
+# What does the minimum do? For a good token, $A > 0$, it stops a ratio that is too high; for a bad one, a ratio that is
+# too low. The other side of the clip never counts. So one comparison is enough, and the sign of $A$ says which.
 @triton.jit
 def grpo_kernel(
     logprobs_ptr,  # (B, T)
@@ -199,8 +199,8 @@ def dpo_kernel(
     offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offs < n
     beta, smoothing = tl.cast(beta, tl.float32), tl.cast(smoothing, tl.float32)
-    # [[tag: DPO-u]]: each text against the same text under the reference first. The sums are in the hundreds, and most
-    # of that cancels.
+    # [[tag: DPO-u]]: first each text's sum minus the reference's for the same text. The sums are in the hundreds, and
+    # most of that cancels.
     chosen = tl.load(chosen_ptr + offs, mask=mask, other=0.0) - tl.load(ref_chosen_ptr + offs, mask=mask, other=0.0)
     rejected = tl.load(rejected_ptr + offs, mask=mask, other=0.0) - tl.load(
         ref_rejected_ptr + offs, mask=mask, other=0.0

@@ -100,7 +100,7 @@ def token_logprobs_forward_kernel(
     # An ignored row ends before its first block, and nothing of it is read: `pid=1: end = 0`.
     end = tl.where(ignored, 0, width)
     # The temperature is no constexpr: each new value would be compiled. `tl.div_rn` divides as IEEE says; a plain `/`
-    # is an approximation on a GPU, and here it would make an error of each logit. Inside `torch.compile` a Python float
+    # is an approximation on a GPU, and would make every logit a little wrong. Inside `torch.compile` a Python float
     # arrives as float64, hence the cast.
     scaling = tl.div_rn(1.0, tl.cast(temperature, tl.float32))
 

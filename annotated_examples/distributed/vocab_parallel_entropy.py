@@ -7,7 +7,8 @@ logit $M$, the sum $S$ and the weighted sum $E$ of a row, the entropy is
 
 [[eq: VP-H]]
 
-and a rank adds to it by three numbers, [[tag: VP-m]], [[tag: VP-s]] and [[tag: VP-v]]. The gradient is [[tag: VP-H-Z]].
+and each rank contributes three numbers, [[tag: VP-m]], [[tag: VP-s]] and [[tag: VP-v]]. The gradient is
+[[tag: VP-H-Z]].
 
 **What it costs.** The logits are read once forward and once backward, and their gradient is written, a new tensor. The
 gather takes 12 bytes for each row and rank. verl's version keeps the softmax for the backward pass, a tensor as large
@@ -121,7 +122,7 @@ def entropy_backward_kernel(
         slope = scaling
     z -= tl.load(row_max_ptr + row)
     p = exp(z) / tl.load(row_sum_ptr + row)
-    # [[tag: VP-H-Z]]. NaN goes on being NaN; only a probability of zero makes a gradient of zero.
+    # [[tag: VP-H-Z]]. A NaN stays NaN; only a probability of zero makes the gradient zero.
     dz = tl.where(p == 0.0, 0.0, p * (tl.load(mean_ptr + row) - z))
     dx = dz * slope * tl.load(dentropies_ptr + row).to(tl.float32)
     tl.store(dlogits_ptr + row * N + offs_n, tl.where(offs_n < width, dx, 0.0), mask=offs_n < N)

@@ -176,8 +176,8 @@ def decode_merge_kernel(
 
 # ## The launcher
 #
-# There are as many parts as run at once; or, if the batch alone needs more programs than that, so many that the last
-# round matters little. As in the lesson this must not depend on the lengths, which are on the GPU.
+# There are as many parts as can run at once. If the batch alone needs more programs than that, there are enough parts
+# that the last round matters little. As in the lesson, the number must not depend on the lengths, which are on the GPU.
 ONE_ROUND, MANY = 256, 1024
 MOST_PARTS = 256
 

@@ -29,11 +29,11 @@ integers](low_bit/__init__.py) have it easier: their scale stands in front of a 
 their zero point makes a code a number without any multiplication.
 
 **What was tried.** Multiplying by scale and 2¹²⁶ at once is right only for scales up to 2, and takes
-[[bench: mx_matmul/ladder/one multiplication/1_row_ms]] with one row. With a second try, for programs that met a larger
+[[bench: mx_matmul/ladder/one multiplication/1_row_ms]] with one row. With a second path for programs that meet a larger
 scale, the kernel was as slow as this one, and with 64 rows, as Triton 3.6.0 compiled it, wrong.
 
-Doing without the second kernel didn't help. Where each warp of a program adds up its own share of K, no parts are
-left for it, and one row takes [[bench: mx_matmul/ladder/warps that share K/1_row_ms]]. Tiles of 64 and of 256 weights,
+Doing without the kernel that adds the parts didn't help. If each warp of a program adds up its own share of K, there
+are no parts, and one row takes [[bench: mx_matmul/ladder/warps that share K/1_row_ms]]. Tiles of 64 and of 256 weights,
 and two to six programs for each SM, were slower or the same. So were programs of one, two and eight warps, and three to
 six steps in flight.
 

@@ -19,7 +19,7 @@ The whole model is inspected before anything is changed. So a model of an unknow
 was.
 
 **Everything around a model reads it**: `copy.deepcopy` and pickle, PEFT, which wraps its layers, hooks, `generate` and
-`Trainer`, which look at the signature of `forward`. So nothing is looked up when patching that may change later. A
+`Trainer`, which look at the signature of `forward`. So nothing that may change later is looked up when patching. A
 replaced module gets another *class*, made from its own: same name, same module, same signature, another `forward`. Its
 `self` is whatever module it is called on, a copy's too. (A function put into the module as an attribute would go on
 computing with the module it was made for.) Each call looks at the parts of the module that ours would skip, such as the

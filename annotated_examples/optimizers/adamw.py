@@ -101,8 +101,8 @@ def adamw_kernel(
     which = tl.load(chunks_ptr + 2 * pid)
     first = tl.load(chunks_ptr + 2 * pid + 1)
     # An address is an integer of 64 bits. `tl.pointer_type` makes the type of a pointer to such numbers, and `.to` the
-    # integer a pointer like any other. Nobody checks that it is true. A wrong dtype here reads other numbers, and a
-    # tensor that was freed since the table was made is somebody else's memory.
+    # integer a pointer like any other. Nobody checks either of them. A wrong dtype reads other numbers, and the address
+    # of a tensor that was freed since the table was made is somebody else's memory.
     p_ptr = tl.load(table_ptr + which).to(tl.pointer_type(DTYPE))
     g_ptr = tl.load(table_ptr + tensors + which).to(tl.pointer_type(DTYPE))
     m_ptr = tl.load(table_ptr + 2 * tensors + which).to(tl.pointer_type(tl.float32))

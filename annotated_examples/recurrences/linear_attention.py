@@ -104,9 +104,9 @@ def states_kernel(
         offs_t = start_t + tl.arange(0, BLOCK_T)
         k, v = load_block(k_head, offs_t, length, offs_d, D), load_block(v_head, offs_t, length, offs_e, E)
         g = load_gates(g_tensor, b, h, start, offs_t, length)
-        # [[tag: LA-next]]: of each token is left what its later gates in this chunk leave. In the example the first
-        # chunk's gates are `pid=0, start_t=0: g = [-1, -0.5]`. Of token 0 `pid=0, start_t=0: kept[0] = 0.6065` is left
-        # at the end, of token 1 everything.
+        # [[tag: LA-next]]: the later gates of the chunk decide how much of a token is left at its end. In the example
+        # the first chunk's gates are `pid=0, start_t=0: g = [-1, -0.5]`. That leaves `pid=0, start_t=0: kept[0] =
+        # 0.6065` of token 0, and all of token 1.
         kept = decay_to_end(g)
         state = multiply_add(tl.trans(k), (v * kept[:, None]).to(v.dtype), state * decay_of_all(g), INPUT_PRECISION)
     store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
@@ -156,7 +156,7 @@ def outputs_kernel(
 # | of $k_j$ | $s \sum_i dP_{ij} L_{ij} q_i$ | $e^{G_C - G_j} D' v_j$ | [[tag: LA-dk]] |
 # | of $v_j$ | $\sum_i P_{ij} do_i$ | $e^{G_C - G_j} D'^T k_j$ | [[tag: LA-dv]] |
 #
-# and a gate gets a part of all of them, [[tag: LA-dg]].
+# and a gate gets a share of each, [[tag: LA-dg]].
 
 
 # ## Backward: the walk back
