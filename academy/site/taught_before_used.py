@@ -130,11 +130,17 @@ CONSTRUCTS = (
 class Reader:
     """Reads page after page. `missing`: what was used before its explanation, in the order of the path."""
 
-    said: str = ""
     missing: list[Use] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     root: Path = ROOT
     _helpers: set[str] = field(default_factory=set)
+    _said: list[str] = field(default_factory=list)
+
+    @property
+    def said(self) -> str:
+        """The prose so far."""
+        self._said = [" ".join(self._said)]  # once for each question, and not for each of thousands of comments
+        return self._said[0]
 
     def page(self, uri: str) -> None:
         """A page of the path, named as in the table of docs/learn/index.md."""
@@ -182,7 +188,7 @@ class Reader:
             self.python(textwrap.dedent(code), file, line)
 
     def prose(self, text: str) -> None:
-        self.said += " " + re.sub(r"`([^`]+)`", r"⟨\1⟩", re.sub(r"\s+", " ", text))
+        self._said.append(re.sub(r"`([^`]+)`", r"⟨\1⟩", re.sub(r"\s+", " ", text)))
 
     def python(self, text: str, file: str, first: int = 1) -> None:
         """Code with its comments, docstrings and notebook cells, in the order of the lines."""
