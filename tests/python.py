@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from academy.book.layout import ROOT
+from academy.files import cache, dependencies
 
 #: Reads jobs, answers with the exit status of each. A fork leaves the loop, does its job, and ends as any Python does.
 _SERVER = """
@@ -79,3 +85,35 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+def told(script: Path, *arguments: str, kept: bool = False, timeout: float = 500) -> Any:
+    """What a script prints last, read as JSON.
+
+    kept: until the script, a file of this project that it imports or names, Python, PyTorch or Triton is another; for
+    one that compiles for seconds.
+    """
+
+    def printed() -> Any:
+        done = run([script, *arguments], timeout=timeout)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    if not kept:
+        return printed()
+    versions = [sys.version, *map(metadata.version, ("torch", "triton"))]
+    return cache.kept("told", [script.name, *arguments, *versions, *_made_of(script)], printed)
+
+
+def _made_of(script: Path) -> list[str]:
+    """The texts of a script and of the files of this project that it imports, directly or not, or names."""
+    texts: dict[Path, str] = {}
+    waiting = [script, *(ROOT / name for name in re.findall(r'"([\w./-]+\.\w+)"', script.read_text("utf-8")))]
+    while waiting:
+        if (file := waiting.pop()) in texts or not file.is_file():
+            continue
+        texts[file] = file.read_text("utf-8")
+        for name in dependencies.imported(texts[file], ".".join(file.relative_to(ROOT).parent.parts)):
+            module = ROOT.joinpath(*name.split("."))
+            waiting += [module.with_suffix(".py"), *(folder / "__init__.py" for folder in (module, *module.parents))]
+    return [texts[file] for file in sorted(texts)]

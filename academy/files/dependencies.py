@@ -72,7 +72,7 @@ _DISTRIBUTIONS = {"yaml": "PyYAML", "bs4": "beautifulsoup4", "quickjs": "quickjs
 def of_academy(text: str) -> list[str]:
     """The modules of `academy` that a kernel file imports; `from academy.runtime import checks` may mean the module
     academy.runtime.checks. In an older file they have other names."""
-    return [current(name) for name in _names(text, "") if name.startswith(f"{PACKAGE}.")]
+    return [current(name) for name in imported(text, "") if name.startswith(f"{PACKAGE}.")]
 
 
 def folders(root: Path = ROOT) -> dict[str, set[str]]:
@@ -95,11 +95,11 @@ def _files(name: str, root: Path) -> Iterable[Path]:
 
 
 def _imported(file: Path, root: Path) -> Iterable[str]:
-    return _names(file.read_text("utf-8"), ".".join(file.relative_to(root).parent.parts))
+    return imported(file.read_text("utf-8"), ".".join(file.relative_to(root).parent.parts))
 
 
 @cache
-def _names(text: str, package: str) -> tuple[str, ...]:
+def imported(text: str, package: str) -> tuple[str, ...]:
     """`_parsed`, kept: parsing all of academy takes half a second, in every process that asks what something is made
     by."""
     key = [text, package, _own_code()]

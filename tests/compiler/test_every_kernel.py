@@ -32,13 +32,8 @@ def compiled(arch: int, *options: str) -> dict:
         "academy.compiler.worker", "academy.judge.public", "academy.runtime.launch", "package:triton", "package:torch"
     )
     key = [machinery, arch, *options, (HERE / "every_kernel.py").read_text(), *map(Path.read_text, sources)]
-    return cache.kept("every kernel", key, lambda: run(arch, *options))
-
-
-def run(arch: int, *options: str) -> dict:
-    finished = python.run([HERE / "every_kernel.py", str(arch), *options], timeout=3000)
-    assert finished.returncode == 0, finished.stderr[-2000:]
-    return json.loads(finished.stdout.splitlines()[-1])
+    script = HERE / "every_kernel.py"
+    return cache.kept("every kernel", key, lambda: python.told(script, str(arch), *options, timeout=3000))
 
 
 @pytest.fixture(scope="module")

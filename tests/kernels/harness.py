@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -98,9 +97,7 @@ def expanded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 def without_gpu(script: str, *arguments: str) -> object:
     """What a script of this folder prints last, read as JSON. In its process kernels are not interpreted."""
-    run = python.run([Path(__file__).with_name(script), *arguments])
-    assert run.returncode == 0, run.stderr[-2000:]
-    return json.loads(run.stdout.splitlines()[-1])
+    return python.told(Path(__file__).with_name(script), *arguments)
 
 
 def grids(monkeypatch, module: ModuleType) -> list[tuple[int, ...]]:

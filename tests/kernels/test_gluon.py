@@ -1,6 +1,5 @@
 """The Gluon lessons, in the simulator or on a Hopper GPU: right, hostile inputs, every schedule, every missing wait."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -401,8 +400,7 @@ def test_another_card_is_refused(monkeypatch):
 
 
 def compiled(*words):
-    done = python.run([ROOT / "tests/gluon/compiled.py", *words], check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = python.told(ROOT / "tests/gluon/compiled.py", *words, kept=True)
     problems = [(entry["kernel"], entry["constants"], entry["problems"]) for entry in found if entry["problems"]]
     assert not problems
     assert {entry["kernel"] for entry in found} == {
