@@ -68,8 +68,15 @@ def ended(pid):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc which processes still run")
-@pytest.mark.parametrize("work", ["check", "mutate"])
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("work", "name"),
+    [
+        ("check", "SIGINT"),
+        ("mutate", "SIGTERM"),
+        pytest.param("check", "SIGTERM", marks=pytest.mark.nightly),
+        pytest.param("mutate", "SIGINT", marks=pytest.mark.nightly),
+    ],
+)
 def test_stopping_a_command_stops_its_processes(work, name, tmp_path):
     reading, writing = os.pipe()
     script = tmp_path / "work.py"
@@ -165,11 +172,15 @@ def test_a_byte_order_mark_changes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["check", "backprop_math/vector_add.md"]) == 0, capsys.readouterr()
     shutil.copy(tmp_path / kernel, tmp_path / "mine.py")
-    assert cli.main(["trace", "mine.py"]) == 0, capsys.readouterr()
+    assert cli.main(["trace", "--no-compile", "mine.py"]) == 0, capsys.readouterr()
 
 
 @pytest.mark.parametrize(
-    "command", ["judge --only repeats", "trace --no-compile", pytest.param("compile", marks=pytest.mark.nightly)]
+    "command",
+    [
+        "judge --only repeats",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("trace --no-compile", "compile")),
+    ],
 )
 def test_a_file_of_ones_own_may_lie_in_the_clone(command):
     """In a folder from which nothing is imported, by the command as it is installed."""

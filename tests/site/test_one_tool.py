@@ -192,6 +192,7 @@ def test_after_a_check_comes_the_run_and_then_the_next_exercise(page, address):
     page.run("localStorage.clear()")
 
 
+@pytest.mark.site_check
 def test_a_prediction_is_a_field_for_a_number(page, address):
     place = address + "exercises/first_kernel/bytes_saved/"
     fresh(page, place, width=390, height=844)
