@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING = 1
 serve: $(VENV)/.installed
 	@echo "The site's theme is maintained until May 2027. What comes after: http://$(ADDRESS)/about/engine/"
-	$(BIN)/mkdocs serve --dirty --dev-addr $(ADDRESS) # after an edit, only the pages that show the file
+	$(BIN)/mkdocs serve --dirty --dev-addr $(ADDRESS) # a page is made when it is asked for, and kept
 
 BUILD_mkdocs = $(BIN)/mkdocs build --strict
 BUILD_zensical = $(BIN)/python -m academy.site.with_zensical site

@@ -5,6 +5,7 @@ Both may be unset, as in a clone that nobody has published. Then no link may lea
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from html import escape
@@ -35,6 +36,15 @@ REPOSITORY, PLACEHOLDER = "{{ repo_url }}", "<the address of this repository>"
 NOWHERE = "nowhere:"
 _OUTSIDE = re.compile(r"\]\((?:\.\./)+([\w/]+\.py)\)")
 _LINK = re.compile(rf"\[((?:[^\[\]]|\[[^\]]*\])*)\]\({NOWHERE}[^)]*\)")
+
+
+def of_version(config) -> None:
+    """MkDocs' settings for the version that `mike deploy` says it builds. Elsewhere the theme would ask for a list of
+    versions that isn't there."""
+    if "MIKE_DOCS_VERSION" not in os.environ:
+        config.extra.pop("version", None)
+    elif config.site_url:
+        config.site_url = config.site_url.rstrip("/") + "/"  # mike adds the version without a slash
 
 
 def redirects(pages: Iterable[str]) -> dict[str, str]:

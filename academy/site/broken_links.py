@@ -24,6 +24,15 @@ class LinkPlaces(logging.Filter):
         return True
 
 
+_places = LinkPlaces()
+
+
+def say_where(library: Library) -> None:
+    """From now on, about links of this site."""
+    _places.library = library
+    logging.getLogger("mkdocs.structure.pages").addFilter(_places)
+
+
 def place(library: Library, doc: str, link: str) -> str:
     file = library.file_at(doc)
     path = file.relative_to(library.root).as_posix()

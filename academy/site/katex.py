@@ -65,12 +65,13 @@ def _version() -> str:
 def _engine():
     import quickjs
 
-    context = quickjs.Context()
-    context.eval(SCRIPT.read_text("utf-8"))
     options = json.dumps(OPTIONS)
-    # JSON both ways: long strings do not come back whole from QuickJS otherwise.
-    context.eval(
-        f"""// academy/site/variables.py marks variables; nothing else may put attributes into the page.
+    # JSON both ways: long strings do not come back whole from QuickJS otherwise. And in a thread of its own: a server
+    # makes pages in several, and QuickJS may be used by one only.
+    run = quickjs.Function(
+        "render",
+        SCRIPT.read_text("utf-8")
+        + f""";// academy/site/variables.py marks variables; nothing else may put attributes into the page.
           const more = {{
             trust: context => {{
               if (context.command === "\\\\htmlData") return true
@@ -82,13 +83,13 @@ def _engine():
           try {{
             return JSON.stringify({{html: katex.renderToString(tex, {{...{options}, ...more, displayMode: display}})}})
           }} catch (error) {{ return JSON.stringify({{error: error.message}}) }}
-        }}"""
+        }}""",
     )
 
-    def run(tex: str, display: bool) -> str:
-        answer = json.loads(context.eval(f"render({json.dumps(tex)}, {json.dumps(display)})"))
+    def rendered(tex: str, display: bool) -> str:
+        answer = json.loads(run(tex, display, run_gc=False))
         if "error" in answer:
             raise TexError(answer["error"])
         return answer["html"]
 
-    return run
+    return rendered

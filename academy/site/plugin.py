@@ -3,68 +3,64 @@ reach: one style sheet, less work for the search, broken links with their lines.
 
 from __future__ import annotations
 
-import logging
-import os
 from pathlib import Path
-from types import SimpleNamespace
 
+from mkdocs.commands.build import _build_page, _populate_page
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority
 from mkdocs.structure.files import File, get_files
 
 from academy.book.layout import ROOT
 from academy.playground import bundle
-from academy.site import broken_links, generated_pages, markdown_copies, search_text, serving, stylesheet, write
-
-link_places = broken_links.LinkPlaces()
+from academy.site import addresses, generated_pages, markdown_copies, search_text, serving, stylesheet, write
 
 
 class AcademyPlugin(BasePlugin):
-    serves = begins_to_serve = False
-    link: Path | None = None
+    served: serving.Served = None  # type: ignore[assignment]  # before the first build of `mkdocs serve`
 
     def on_startup(self, *, command, dirty):
-        """`mkdocs serve` is for looking at pages: their copies are left to `mkdocs build`."""
+        """`mkdocs serve` is for looking at pages: each is made when it is asked for, its copies by `mkdocs build`."""
         self.serves = self.begins_to_serve = command == "serve"
-        self.dirty = dirty
         write.begin()
 
-    def on_shutdown(self):
-        write.end()
-        if self.link and self.link.is_symlink():
-            self.link.unlink()  # MkDocs goes on to delete what it takes for the site's folder
-
     def on_build_error(self, *, error):
+        write.end()
+
+    def on_shutdown(self):
+        if self.served:
+            self.served.end()
         write.end()
 
     def on_config(self, config):
         begins, self.begins_to_serve = self.begins_to_serve, False  # after an edit, the server itself has the port
         if begins and (problem := serving.problem(config.dev_addr.host, config.dev_addr.port)):
             raise PluginError(problem)
-        # `mike deploy` says which version it builds. Elsewhere the theme would ask for a list that isn't there.
-        if "MIKE_DOCS_VERSION" not in os.environ:
-            config.extra.pop("version", None)
-        elif config.site_url:
-            config.site_url = config.site_url.rstrip("/") + "/"  # mike adds the version without a slash
+        addresses.of_version(config)
         chapters = config.plugins["mkdocs-jupyter"]
         files = [Path(file.abs_src_path) for file in get_files(config) if chapters.should_include(file)]
-        settings = write.Settings.of(config, chapters.config["execute"], files, draws=not self.serves)
+        self.settings = write.Settings.of(config, chapters.config["execute"], files, draws=not self.serves)
         try:
-            self.tree = write.tree(settings)
+            self.tree = write.tree(self.settings)
         except (write.Unreadable, write.CellFailed) as error:
             raise PluginError(str(error)) from error
-        if begins and self.dirty:
-            self.link = Path(config.site_dir)
-            kept = SimpleNamespace(entries=serving.keep(self.link, self.tree))
-            config.plugins["material/search"].search_index_prev = kept
+        if self.serves:
+            self.served = self.served or serving.Served(self.tree)
+            self.served.keep(self.tree)
+            config.site_dir = str(self.served.folder)
         config.nav, config.docs_dir = self.tree.nav, str(self.tree.docs)
-        config.mdx_configs.setdefault("academy.site", {})["index"] = link_places.library = self.tree.library
-        logging.getLogger("mkdocs.structure.pages").addFilter(link_places)
+        config.mdx_configs.setdefault("academy.site", {})["index"] = self.tree.library
         config.extra["playground_megabytes"] = bundle.megabytes(ROOT)
         return config
 
+    def on_nav(self, nav, *, config, files):
+        self.nav = nav
+        for file in files.documentation_pages() if self.serves else ():
+            file.is_modified = lambda: False  # none is made before it is asked for
+
     def on_serve(self, server, *, config, builder):
         server.unwatch(config.docs_dir)  # which a build writes; its sources are in mkdocs.yml
+        server.builder = lambda: self.served.edited(self.settings, builder)
+        self.served.begin(server)
         return server
 
     def on_page_markdown(self, markdown, *, page, config, files):
@@ -75,6 +71,8 @@ class AcademyPlugin(BasePlugin):
         name, text = stylesheet.one_sheet(config, files)
         files.append(File.generated(config, name, content=text))
         config.extra_css = [name]
+        if self.served:
+            self.served.with_engine((_populate_page, _build_page), config, files, self.nav, env)
         return env
 
     @event_priority(100)
@@ -96,5 +94,7 @@ class AcademyPlugin(BasePlugin):
     def on_post_build(self, *, config):
         if not self.serves:
             markdown_copies.write(Path(config.site_dir), self.tree.sections, config)
+            write.end()
+        else:
+            self.served.write_index()
         search_text.mend(Path(config.site_dir))
-        write.end()

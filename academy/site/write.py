@@ -9,6 +9,7 @@ page's content tells of all that it shows (`made_of`), so that an engine needn't
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ from academy.results import ladder as ladders
 from academy.site import (
     addresses,
     background,
+    broken_links,
     chapters,
     generated_pages,
     pictures,
@@ -42,7 +44,7 @@ from academy.site import (
     social,
 )
 from academy.site.chapters import CellFailed
-from academy.site.library import Library
+from academy.site.library import Library, Page
 
 ACADEMY = ROOT / "academy"
 #: Folder with files to publish -> its place on the site. A part of academy that has a static/ folder is published too.
@@ -105,13 +107,17 @@ def plugins(config: dict) -> dict[str, dict]:
 @dataclass
 class Tree:
     """`docs`: its folder; `nav`: of the whole site, as mkdocs.yml spells it; `sections`: title of a part of the site ->
-    address, title and description of each of its pages."""
+    address, title and description of each of its pages; `is_late`: whether some of what isn't a page is still to be
+    written (`beside`)."""
 
     docs: Path
     library: Library
+    settings: Settings
     nav: list = field(default_factory=list)
     sections: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
+    is_late: bool = False
 
     def put(self, place: str, content: str | bytes | Path) -> None:
         """A file of the tree. What is already there by this name stays: a page that is written by hand."""
@@ -129,6 +135,7 @@ class Tree:
         if not path.is_file() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+            self.written.add(place)
 
     def drop_others(self) -> None:
         for path in sorted(self.docs.rglob("*"), reverse=True):
@@ -142,8 +149,11 @@ class Unreadable(ValueError):
     """Files from which the site is made have mistakes; the message has a line for each."""
 
 
-def tree(settings: Settings, folder: Path | None = None) -> Tree:
-    """Write the tree into `folder`/docs. Raises `Unreadable` before anything is written, and `CellFailed`."""
+def tree(settings: Settings, folder: Path | None = None, is_late: bool = False) -> Tree:
+    """Write the tree into `folder`/docs. Raises `Unreadable` before anything is written, and `CellFailed`.
+
+    is_late: the tree is there, and of what isn't a page only what belongs to changed pages is written again.
+    """
     paths = [*layout.kernels(ROOT), *layout.chapters(ROOT), *layout.exercises(ROOT)]
     wrong = [syntax.problem(read(path), path.relative_to(ROOT).as_posix()) for path in paths]
     if any(wrong):  # too much is made from a kernel file to go on without it
@@ -155,13 +165,18 @@ def tree(settings: Settings, folder: Path | None = None) -> Tree:
     if project_parts.no_run():
         log.info(project_parts.no_run())
     pictures.build(runs=True)
+    broken_links.say_where(library)
     _ask(library)
-    made = Tree((folder or settings.folder) / layout.DOCS, library, generated_pages.completed(settings.nav, library))
+    nav = generated_pages.completed(copy.deepcopy(settings.nav), library)
+    made = Tree((folder or settings.folder) / layout.DOCS, library, settings, nav, is_late=is_late)
     texts = dict(_texts(settings, library))
     _pages(made, settings, texts)
-    _beside(made, settings)
     made.nav = _placed(made.nav)
-    made.drop_others()
+    if is_late:
+        _of_kernels(made, [page for page in library.shown("kernel") if page.uri in made.written])
+    else:
+        beside(made)
+        made.drop_others()
     return made
 
 
@@ -282,9 +297,9 @@ def _order(library: Library, beside: dict[str, list[str]]) -> dict[str, tuple[st
     return found | {uri: (before, after) for before, uri, after in zip([None, *steps], steps, [*steps[1:], None])}
 
 
-def _beside(made: Tree, settings: Settings) -> None:
-    """What is published beside the pages."""
-    library, docs = made.library, ROOT / made.library.docs
+def beside(made: Tree) -> None:
+    """Write what is published beside the pages."""
+    library, docs, settings = made.library, ROOT / made.library.docs, made.settings
     for path in sorted(docs.rglob("*")):
         below = path.relative_to(docs)
         hidden = any(part.startswith((".", "__pycache__")) for part in below.parts)
@@ -295,14 +310,7 @@ def _beside(made: Tree, settings: Settings) -> None:
     for code in sorted(library.linked) if not settings.repo_url else ():
         if not library.page_of(code):
             made.put(code, ROOT / code)
-    for page in library.shown("kernel"):
-        text = read(ROOT / page.source)
-        made.put(page.source, chapters.downloaded(text, library))
-        _, data, place = project_parts.recorded_run(page.source)
-        if data:
-            made.put(f"assets/traces/{place}", data)
-            starter = playground_page.starter(split(text, page.source))
-            made.put(f"assets/playground/starters/{page.source}", starter)
+    _of_kernels(made, library.shown("kernel"))
     for place, content in playground.published(ROOT).items():
         made.put(f"assets/playground/{place}", content)
     for path in settings.notebooks:
@@ -313,6 +321,18 @@ def _beside(made: Tree, settings: Settings) -> None:
     for place, text in addresses.redirects(urls).items():
         made.put(place, text)
     made.put("third-party-notices.txt", vendored.of_the_site(ROOT))
+
+
+def _of_kernels(made: Tree, pages: list[Page]) -> None:
+    """The files that belong to kernels: one to download, its recorded run, and what its editor begins with."""
+    for page in pages:
+        text = read(ROOT / page.source)
+        made.put(page.source, chapters.downloaded(text, made.library))
+        _, data, place = project_parts.recorded_run(page.source)
+        if data:
+            made.put(f"assets/traces/{place}", data)
+            starter = playground_page.starter(split(text, page.source))
+            made.put(f"assets/playground/starters/{page.source}", starter)
 
 
 def _assets() -> Iterator[tuple[Path, str]]:

@@ -60,6 +60,17 @@ def test_a_page_that_has_not_changed_is_not_written_again(tree):
     assert not stale.exists()
 
 
+def test_an_edit_writes_what_belongs_to_changed_pages_and_the_rest_is_written_when_it_is_asked_for(tree):
+    other, notebook = "annotated_examples/classics/swiglu.py", "learn/softmax.ipynb"
+    for place in (KERNEL, other, notebook):
+        (tree.docs / place).unlink()
+    (tree.docs / PAGE).write_text("changed")
+    late = write.tree(tree.settings, tree.docs.parent, is_late=True)
+    assert late.written == {PAGE, KERNEL} and late.nav == tree.nav
+    write.beside(late)
+    assert (tree.docs / other).is_file() and (tree.docs / notebook).is_file()
+
+
 def test_a_page_has_another_text_when_a_helper_of_its_kernel_has_changed(tmp_path):
     """`made_of`: by it an engine sees that the page, which only names its file, is to be made again."""
     for part in ("annotated_examples", "operations", "exercises"):
