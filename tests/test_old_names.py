@@ -1,4 +1,7 @@
-"""What could be imported at commit 4d3a2404 can be imported today: files that somebody downloaded run."""
+"""What could be imported at commit 4d3a2404 can be imported today: files that somebody downloaded run.
+
+But academy.site.social, which drew a picture for links to each page: no file that is published ever imported it.
+"""
 
 import subprocess
 import sys
@@ -35,7 +38,7 @@ academy.results: figures ladder measured_code overview pages plots store tables 
 academy.site: addresses beforehand broken_links change_it chapters citations conversion exercise_pages explained
   extension generated_pages glossary helper helpers highlighting katex kernel_page l2_picture ladder_page
   language_index library lint markdown_copies page_facts page_tree path_map pictures playground_page plugin
-  project_parts reading_time rung_code search_text serving social stylesheet variable_marks variables
+  project_parts reading_time rung_code search_text serving stylesheet variable_marks variables
 academy.traces: births browser_memory command comments faults inputs instrument literals memory native_memory observer
   page proof quotes recorder recording simulated store watched_memory worker
 annotated_examples.attention: causal_attention decode flash_attention

@@ -38,7 +38,7 @@ class AcademyPlugin(BasePlugin):
         addresses.of_version(config)
         chapters = config.plugins["mkdocs-jupyter"]
         files = [Path(file.abs_src_path) for file in get_files(config) if chapters.should_include(file)]
-        self.settings = write.Settings.of(config, chapters.config["execute"], files, draws=not self.serves)
+        self.settings = write.Settings.of(config, chapters.config["execute"], files)
         try:
             self.tree = write.tree(self.settings)
         except (write.Unreadable, write.CellFailed) as error:

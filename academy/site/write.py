@@ -41,7 +41,6 @@ from academy.site import (
     playground_page,
     project_parts,
     search_text,
-    social,
 )
 from academy.site.chapters import CellFailed
 from academy.site.library import Library, Page
@@ -59,27 +58,24 @@ log = logging.getLogger("mkdocs.academy.site")
 @dataclass(frozen=True)
 class Settings:
     """`nav`: what is written by hand; `site_url` and `repo_url`: see `academy.site.addresses`; `executes`: whether the
-    chapters' cells are run; `notebooks`: the files that are chapters; `draws`: whether each page gets its picture for
-    links to it, which an address needs."""
+    chapters' cells are run; `notebooks`: the files that are chapters."""
 
     nav: list
-    about: str
     site_url: str
     repo_url: str
     executes: bool
     notebooks: tuple[Path, ...]
-    draws: bool = True
 
     @classmethod
-    def of(cls, config: Mapping, executes: bool, notebooks: Iterable[Path], draws: bool = True) -> Settings:
+    def of(cls, config: Mapping, executes: bool, notebooks: Iterable[Path]) -> Settings:
         """`config`: mkdocs.yml, as it is read here or by MkDocs."""
-        nav, about = config["nav"] or [], config["site_description"]
-        return cls(nav, about, config["site_url"] or "", config["repo_url"] or "", executes, tuple(notebooks), draws)
+        urls = config["site_url"] or "", config["repo_url"] or ""
+        return cls(config["nav"] or [], *urls, executes, tuple(notebooks))
 
     @property
     def folder(self) -> Path:
         """Trees that differ lie apart: one may be served while another one is built."""
-        key = sha256(repr((self.site_url, self.repo_url, self.executes, self.draws)).encode()).hexdigest()
+        key = sha256(repr((self.site_url, self.repo_url, self.executes)).encode()).hexdigest()
         return ROOT / "build" / f"site-{key[:8]}"
 
 
@@ -235,15 +231,11 @@ def _pages(made: Tree, settings: Settings, texts: dict[str, tuple[str, dict]]) -
         text, own = texts[chapters.place(uri)]
         titles[uri] = title or own.get("title") or heading(text)
         beside[uri] = siblings
-        known = own.get("title") or titles[uri]
         page = library.page_at(uri)
         about = own.get("description") and summary(titles[uri], own["description"], page.kind if page else "")
         made.sections.setdefault(section, []).append((address(uri), titles[uri], about or ""))
         own |= {"description": about} if about else {}
         own["search"] = {"boost": search_text.boost(address(uri)), **own.get("search", {})}
-        if settings.site_url and settings.draws and uri != "index.md":
-            own["social"] = f"{social.FOLDER}/{social.name(address(uri))}"
-            made.put(own["social"], social.drawn(social.kind_of(address(uri)), known, about or settings.about))
     for uri, (before, after) in _order(library, beside).items():
         for name, other in (("before", before), ("after", after)):
             if other:
@@ -351,11 +343,11 @@ def address(uri: str) -> str:
     return "" if path == "index" else path.removesuffix("/index") + "/"
 
 
-def settings(draws: bool = True) -> Settings:
+def settings() -> Settings:
     """Of mkdocs.yml, for the engines that don't read all of it."""
     config = configuration()
     executes = plugins(config)["mkdocs-jupyter"]["execute"] in (True, "true")
-    return Settings.of(config, executes, layout.chapters(ROOT), draws)
+    return Settings.of(config, executes, layout.chapters(ROOT))
 
 
 def main() -> Tree:

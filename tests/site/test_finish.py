@@ -12,7 +12,7 @@ import pytest
 from mkdocs.config import load_config
 
 from academy.book.maths import equations
-from academy.site import kernel_page, markdown_copies, social, stylesheet
+from academy.site import kernel_page, markdown_copies, stylesheet
 from tests.site.browser import served
 from tests.site.test_accessible import violations
 from tests.site.test_site import ROOT, pages, text
@@ -49,7 +49,6 @@ def test_every_page_is_described_in_its_own_words(site):
 
 def test_every_page_has_what_a_shared_link_shows(site):
     base = load_config(str(ROOT / "mkdocs.yml")).site_url
-    seen: dict[bytes, list[str]] = {}
     for page in pages(site):
         source = text(site, page)
         assert meta(source, "og:title") and meta(source, "twitter:card") == "summary_large_image", page
@@ -58,20 +57,6 @@ def test_every_page_has_what_a_shared_link_shows(site):
         place = meta(source, "og:image").removeprefix(base)
         picture = (site / place).read_bytes()
         assert picture.startswith(b"\x89PNG") and struct.unpack(">II", picture[16:24]) == (1200, 630), page
-        assert len(picture) < 60_000 or not page, (page, len(picture))
-        seen.setdefault(picture, []).append(page)
-    assert all(len(pages) == 1 for pages in seen.values()), "each page has its own"
-
-
-def test_the_picture_of_a_link_has_the_words_of_its_page():
-    """A title that is too long for the picture is cut, with an ellipsis, and never runs over its edge."""
-    font = social._font("", 28)
-    for words, lines in (("word " * 100, 3), ("one", 1), ("Where an accumulator of " * 9, 2)):
-        found = social._wrapped(words, font, lines)
-        assert len(found) <= lines and all(font.getlength(line) < social.WIDTH - social.MARGIN for line in found)
-        assert found[-1].endswith("…") == (len(words) > 100)
-    assert [social.kind_of(url) for url in ("kernels/a/b/", "kernels/", "faq/")] == ["Kernel", "", ""]
-    assert social.name("kernels/a/b/") == "kernels.a.b.png"
 
 
 def test_every_page_is_in_the_sitemap(site):

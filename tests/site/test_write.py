@@ -20,7 +20,7 @@ KERNEL, PAGE = "annotated_examples/classics/layernorm.py", "kernels/classics/lay
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
     """Written from scratch, with the addresses of a published site."""
-    settings = write.settings(draws=False)
+    settings = write.settings()
     folder = tmp_path_factory.mktemp("tree")
     return write.tree(settings, folder)
 
@@ -54,7 +54,7 @@ def test_a_page_that_has_not_changed_is_not_written_again(tree):
     stale = tree.docs / "kernels/classics/gone.md"
     stale.write_text("A page of a file that is no longer there.")
     (tree.docs / PAGE).write_text("changed")
-    settings = write.settings(draws=False)
+    settings = write.settings()
     write.tree(settings, tree.docs.parent)
     assert {path for path, time in times.items() if path.stat().st_mtime_ns != time} == {tree.docs / PAGE}
     assert not stale.exists()
