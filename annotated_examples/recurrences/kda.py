@@ -10,7 +10,7 @@ head can keep some channels of a key for a long time and let others go:
 
 This is the layer of Kimi Linear. One more index, and every trick of a chunk breaks: the decay between two tokens no
 longer leaves the product of their keys, [[tag: KDA-A]]. What to do about that is the idea of this lesson. Everything
-else is [the gated delta rule](gated_delta_rule.md), which should be read first.
+else is [the gated delta rule](gated_delta_rule.py), which should be read first.
 
 [[figure: kda/levels]]
 
