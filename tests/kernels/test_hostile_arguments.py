@@ -35,6 +35,8 @@ def called(case):
         inputs |= dict(ref_chosen=inputs["chosen"] / 2, ref_rejected=inputs["rejected"] / 2)
     if case.function == "indexer_loss":
         inputs |= dict(zip(("indices", "target"), some_lists(inputs["q"], inputs["k"])))
+    if "square" in inputs:
+        inputs["d"] = inputs["square"] + inputs.pop("square").mT
     if case.function == "float8_linear_delayed":
         inputs |= under_older_scales(function).keywords
     return function, inputs

@@ -174,6 +174,21 @@ def test_a_plateau_is_cut_where_the_lesson_cuts_it(run):
         assert run("plateau", facts, k=k)["model"]["keys"] == select_keys(row, k)[0].tolist()
 
 
+@pytest.mark.parametrize("which", ["Keller Jordan", "Polar Express"])
+def test_a_singular_value_goes_where_the_reference_takes_it(which, run):
+    import torch
+
+    from annotated_examples.optimizers.muon import orthogonalize_reference
+
+    facts = pictures.found(ROOT, "muon/path")["facts"]
+    for sigma in (1, 50, 500, 999):
+        found = run("newton_schulz", facts, sigma=sigma, which=which)["model"]["path"]
+        assert len(found) == 6
+        for rounds, value in enumerate(found):
+            x = torch.diag(torch.tensor([sigma / 1000, (1 - (sigma / 1000) ** 2) ** 0.5], dtype=torch.float64))
+            assert value == pytest.approx(orthogonalize_reference(x, facts["schedules"][which][:rounds])[0, 0].item())
+
+
 def test_l2_order_counts_what_the_kernel_orders(run):
     from academy.site import l2_picture
     from annotated_examples.tutorials.matmul_grouped import program_order
