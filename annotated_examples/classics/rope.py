@@ -8,8 +8,9 @@ features are taken in pairs, and each pair is turned by an angle that grows with
 
 How a pair is chosen is a convention of the model. In the *interleaved* convention, above, it is two neighbours. In the
 *half-split* one, used by Llama and its relatives, it is a feature of the first half of the head and the one at the same
-place in the second half, [[tag: RoPE-half]]. Weights trained for one are useless with the other. Some models turn only
-the first `R` features of a head and leave the rest alone.
+place in the second half, [[tag: RoPE-half]]. Weights trained for one give nonsense with the other, unless the features
+of their queries and keys are put in the other order first. Some models turn only the first `R` features of a head and
+leave the rest alone.
 
 The gradient is the upstream gradient, turned back: [[tag: RoPE-dq]], [[tag: RoPE-half-dx]]. So backward is the same
 kernel with the sign of the sine changed, and nothing has to be kept but the angles.

@@ -119,8 +119,9 @@ def join(total, before, other_total, other_before):
 # [[bench: cumsum/1x67108864/forward/lesson.ms]]. Now it takes [[bench: cumsum/1x67108864/forward/ms]].
 #
 # A row is cut into parts of `LENGTH` columns, one for each program. First the program adds up its part. That loop has
-# no scan and no store, and `loop_unroll_factor` writes it out four times, so that four loads are on their way. It walks
-# from the end: what was read last is needed first. In the example's last launch the row is cut into two parts.
+# no scan and no store. `loop_unroll_factor` writes it out four times, eight loads for each thread, and up to three of
+# them are on their way at once. It walks from the end: what was read last is needed first. In the example's last launch
+# the row is cut into two parts.
 @triton.jit
 def part_sum(
     row_ptr, begin, LENGTH, N,

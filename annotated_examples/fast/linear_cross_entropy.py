@@ -289,14 +289,15 @@ def linear_cross_entropy_lean(
 
 # ## Where it falls behind
 #
-# It is slower than those who keep more. `torch.compile` fuses the loss, too, and keeps all logits in bfloat16: at
-# 8192 x 2048 x 32000 it takes [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.ms]] and
+# With a small vocabulary it is slower than those who keep more. `torch.compile` fuses the loss, too, and keeps all
+# logits in bfloat16: at 8192 x 2048 x 32000 it takes
+# [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.ms]] and
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.memory]], this file
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/ms]] and
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/memory]]. The lean setting computes more logits
 # twice, and is slower still: [[bench: linear_cross_entropy:lean/8192x2048x32000/forward+backward/ms]] in
-# [[bench: linear_cross_entropy:lean/8192x2048x32000/forward+backward/memory]]. With a vocabulary of 50257 it is behind
-# the lesson, too.
+# [[bench: linear_cross_entropy:lean/8192x2048x32000/forward+backward/memory]]. At a vocabulary of 50257 the lean
+# setting is behind the lesson, too.
 
 
 # ## A run small enough to watch

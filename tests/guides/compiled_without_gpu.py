@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "0"
@@ -25,7 +26,8 @@ from triton.language.extra import libdevice
 
 from academy.compiler import catching
 from academy.compiler.cards import card as card_of
-from annotated_examples.fast import decode, mx_matmul, softmax
+from annotated_examples.common.attention import OPEN, Options
+from annotated_examples.fast import cumsum, decode, flash_attention, mx_matmul, softmax
 from annotated_examples.gemlite import gemm
 from annotated_examples.ladders.softmax import rung_5_backwards as rung_5
 from annotated_examples.moe import router
@@ -57,8 +59,8 @@ class Kept(catching.Catcher):
 def launched(function, *inputs, **options):
     """The kernels that a call launches, compiled. inputs: (dtype, sizes), or a value."""
     with Kept(card_of(90), detail=False).catching() as kept:
-        tensors = [torch.empty(x[1], dtype=x[0], device="cuda") if isinstance(x, tuple) else x for x in inputs]
-        function(*tensors, **options)
+        made = (torch.empty(x[1], dtype=x[0], device="cuda") if type(x) is tuple else x for x in inputs)
+        function(*made, **options)
     return {entry["kernel"]: entry["compiled"] for entry in kept.found}
 
 
@@ -72,6 +74,16 @@ def copies_and_waits(ptx):
         if name == "commit_group":
             counts, number = [*counts, number], 0
     return counts, [int(name.split()[1]) for name in names if "wait" in name]
+
+
+def shortest_loop(kernel):
+    """The names of the instructions of the shortest loop with products on tensor cores."""
+    code = re.findall(r"/\*([0-9a-f]{4})\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)(.*?);", machine_code(kernel, "-sass"))
+    loops = []
+    for place, name, operands in code:
+        if name == "BRA" and (target := re.search(r"0x([0-9a-f]+)", operands)) and target[1].zfill(4) < place:
+            loops.append([name for at, name, _ in code if target[1].zfill(4) <= at <= place])
+    return min((loop for loop in loops if "HGMMA" in loop), key=len)
 
 
 @triton.jit
@@ -327,6 +339,13 @@ def main():
     weights = (bf16, (256, 8192)), (uint8, (8192, 4096)), (uint8, (8192, 256))
     kernel = launched(mx_matmul.parts_forward, *weights, None, bf16)["mx_parts_kernel"]
     result["shared memory of 256 rows"] = kernel.metadata.shared
+    row = bf16, (1, 1 << 26)
+    result["loads in flight"]["part of a running sum"] = in_flight(
+        launched(cumsum.cumsum_forward, row)["cumsum_kernel"]
+    )
+    heads, options = (bf16, (4, 16, 4096, 128)), Options(0.1, OPEN, OPEN, 0.0, 4096, 4096)
+    kernels = launched(flash_attention.attention_forward, heads, heads, heads, None, None, None, options)
+    result["attention's loop"] = Counter(shortest_loop(kernels["attention_forward_kernel"]))
     result["warp_specialize"] = {f"{card}, {warps} warps": split(card, warps) for card, warps in SPLITS}
     print(json.dumps(result))
 

@@ -75,6 +75,8 @@ def test_how_many_loads_are_in_flight():
     assert found["route_backward"] >= 8, "the loads of several rounds are requested together"
     if triton.__version__ == "3.7.1":
         assert found == found | {"128 128256": 1, "128 50257": 1, "EL.128 128256": 2, "EL.128 50257": 2}
+        assert found["part of a running sum"] == 3
+    assert "up to three of them are on their way at once" in said("annotated_examples/fast/cumsum.py")
     text = said("annotated_examples/ladders/softmax/rung_6_fast.py")
     assert "a thread has one load in flight" in text and "Two loads are in flight then" in text
 
@@ -156,3 +158,14 @@ def test_when_a_is_loaded_changes_the_order_of_requests_only():
 def test_a_large_tile_of_four_bits_needs_nearly_all_shared_memory():
     wording = "need {:.0f} KB of shared memory"
     assert wording.format(counted()["shared memory of 256 rows"] / 1024) in said("annotated_examples/fast/mx_matmul.py")
+
+
+def test_how_much_of_attention_s_loop_is_the_softmax():
+    import triton
+
+    loop = counted()["attention's loop"]
+    softmax = sum(loop.get(name, 0) for name in ("FMUL", "FFMA", "FADD", "FMNMX", "MUFU", "F2FP", "SHFL"))
+    if triton.__version__ == "3.7.1":
+        assert round(sum(loop.values()), -1) == 330 and round(softmax, -1) == 230
+    text = said("annotated_examples/fast/flash_attention.py")
+    assert "some 330 instructions for every warp, of which 230 are the softmax's" in text

@@ -369,3 +369,16 @@ def test_what_a_log_sum_exp_loses_at_ten_thousand():
     lost = ((10_000 + at).float().double() - (10_000 + at)).abs().max().item()
     for path in ("annotated_examples/classics/token_logprobs.py", "backprop_math/token_logprobs.md"):
         assert f"off by up to {lost:.4f}" in said(path)
+
+
+def test_weights_for_one_convention_of_rope_fit_the_other_in_another_order():
+    from annotated_examples.classics.rope import rope_reference
+
+    q = torch.randn(1, 1, 5, 8)
+    cos, sin = torch.rand(2, 5, 4)
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    ((half, _), (pairs, _)) = (rope_reference(x, x, cos, sin, interleaved=i) for x, i in ((q[..., order], 0), (q, 1)))
+    assert torch.equal(half, pairs[..., order])
+    assert "unless the features of their queries and keys are put in the other order" in said(
+        "annotated_examples/classics/rope.py"
+    )
