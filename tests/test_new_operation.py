@@ -104,6 +104,7 @@ def test_the_judge_and_every_walk_have_it(run):
     assert "test_it_passes[tutorials.vector_sum.vector_sum]" in found
 
 
+@pytest.mark.nightly
 def test_academy_bench_knows_it(run):
     assert LESSON in run("-m", "academy.cli", "bench", "--list", "--only", "vector_sum")
 

@@ -76,11 +76,11 @@ def test_a_descriptor_gives_what_the_block_pointer_gave(tmp_path):
     found = []
     for code in (entry.before, entry.after):
         path = tmp_path / "example.py"
-        path.write_text(f"{errors.HEAD}{code}\nprint(y.tolist())\n".replace('"cuda"', '"cpu"'))
+        path.write_text(f"{errors.HEAD}{code}\nprint(y[:60].tolist())\n".replace('"cuda"', '"cpu"'))
         environment = {**os.environ, "TRITON_INTERPRET": "1"}
         run = python.run([path], env=environment, timeout=100)
         assert run.returncode == 0, run.stderr[-2000:]
-        found.append(json.loads(run.stdout)[:60])
+        found.append(json.loads(run.stdout))
     assert found[0] == found[1] == (torch.arange(60.0) * 2).tolist()
 
 

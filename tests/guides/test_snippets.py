@@ -20,7 +20,13 @@ EXPECTED = re.compile(r"# → (.*)$")
 SECTION = re.compile(r"\[start:(\w+)\]")
 
 
-@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.stem)
+#: It compiles more than the others together take.
+LONG = "below_triton"
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=[pytest.mark.nightly] * (path.stem == LONG)) for path in SNIPPETS]
+)
 def test_prints_what_the_comments_promise(path, capsys):
     if not device.INTERPRET and path.stem == "autotuning":
         pytest.skip("its pretended clock counts runs, which the GPU's own warm-up would change")

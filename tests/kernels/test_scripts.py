@@ -163,7 +163,8 @@ def test_exit_status_1_when_the_kernel_is_broken(run, path, tmp_path):
     assert status == 1 and "wrong" in printed, printed
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=relative)
+@pytest.mark.parametrize("path", ONE_OF_EACH, ids=relative)
 def test_help(run, path):
+    """Each calls the same function, as `test_exit_status_0` shows."""
     status, printed = run(path, "--help")
     assert status == 0 and "--device" in printed

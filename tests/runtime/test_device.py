@@ -65,6 +65,7 @@ def test_triton_first_is_a_clear_error():
     assert "triton was imported before academy.runtime.device" in done.stderr
 
 
+@pytest.mark.nightly  # a fork for each
 @without_gpu
 def test_what_a_process_begins_with_imports_this_first():
     """Each in a fork of its own, which saves it the import of torch."""
