@@ -37,14 +37,14 @@ def _kind(exercise: exercise_files.Exercise) -> str:
     return ' data-watch=""' if re.search(r"@(triton|gluon)\.jit", exercise.solution) else ""
 
 
-def _of_stage(library: Library, stage: str) -> list[Page]:
+def of_stage(library: Library, stage: str) -> list[Page]:
     """The pages of a stage's exercises, in the order of the sidebar."""
     return [page for page in library.shown("exercise") if page.group == stage]
 
 
 def _next(library: Library, exercise: exercise_files.Exercise) -> str:
     """A link to the next exercise of the stage; after its last, to the first page of the next stage, or to the path."""
-    stage, stages = _of_stage(library, exercise.stage), library.path.stages
+    stage, stages = of_stage(library, exercise.stage), library.path.stages
     after = [(page.title, page.uri) for page in stage[[page.uri for page in stage].index(exercise.uri) + 1 :]]
     if not after and stages:
         own = next((number for number, each in enumerate(stages) if each.exercises == exercise.stage), len(stages))
@@ -64,7 +64,7 @@ def listed(library: Library, uri: str) -> list[str]:
 
 def in_line(library: Library, stage: str) -> str:
     """The exercises of a stage of the learning path, in one paragraph."""
-    return "\u00a0· ".join(f"[{page.title}]({page.href})" for page in _of_stage(library, stage))
+    return "\u00a0· ".join(f"[{page.title}]({page.href})" for page in of_stage(library, stage))
 
 
 class ExerciseLinks(TreeStep):

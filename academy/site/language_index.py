@@ -14,8 +14,7 @@ from academy.site.library import Library, Page
 from academy.site.page_facts import title
 
 PAGE = "reference/triton-language.md"
-#: Modules whose attributes are listed, and functions that are imported from Triton by name.
-MODULES = ("tl", "libdevice", "triton")
+#: Functions that are imported from Triton by name.
 IMPORTED = ("gdc_wait", "gdc_launch_dependents")
 #: Of `triton` itself only what kernels and their launchers need.
 OF_TRITON = ("jit", "cdiv", "next_power_of_2", "autotune", "Config")
@@ -30,15 +29,10 @@ def entries(text: str) -> dict[str, dict[str, dict[str, str]]]:
 
 def names(text: str) -> set[str]:
     """What a file uses of the language, as `tl.dot`. All dtypes but int64 go by the name of float32."""
-    found = set()
-    for node in syntax.walk(syntax.tree(text)):
-        if isinstance(node, ast.Name) and node.id in IMPORTED:
-            found.add(node.id)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
-            module, name = node.value.id, node.attr
-            if module != "triton" or name in OF_TRITON:
-                found.add(f"{module}.{'float32' if name in taught_before_used.DTYPES else name}")
-    return found
+    nodes = list(syntax.walk(syntax.tree(text)))
+    dotted = {taught_before_used.dotted(node) for node in nodes} - {""}
+    found = {name for name in dotted if not name.startswith("triton.") or name.partition(".")[2] in OF_TRITON}
+    return found | {node.id for node in nodes if isinstance(node, ast.Name) and node.id in IMPORTED}
 
 
 @lru_cache(512)

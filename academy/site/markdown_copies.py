@@ -22,12 +22,8 @@ LEFT_OUT = "headerlink k-bar k-contents v-legend tabbed-labels page-facts op-lin
 LEFT_OUT += ["md-content__button", "thumb", "k-picture", "p-live-now", "p-strips", "p-actions", "p-outcome"]
 #: Folded parts that a reader is asked not to look at yet, hints and solutions: they stay folded.
 ANSWERS = {"tip", "success", "example"}
-
-
 #: The page that leads a program, or whoever asks one, through the writing of a kernel.
 TO_WRITE = "guides/for-assistants/"
-
-
 #: Title of a part of the site -> address, title and description of each of its pages.
 Sections = dict[str, list[tuple[str, str, str]]]
 
@@ -155,13 +151,8 @@ class _Converter(MarkdownConverter):
     def convert_pre(self, el, text, parent_tags):
         language = re.search(r"language-(\w+)", " ".join(el.parent.get("class", ())))
         ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-        name = (
-            language[1]
-            if language
-            else "python"
-            if {"k-code", "k-helper"} & set(el.parent.get("class", ()))
-            else "text"
-        )
+        is_kernel = {"k-code", "k-helper"} & set(el.parent.get("class", ()))
+        name = language[1] if language else "python" if is_kernel else "text"
         return f"\n\n{ticks}{name}\n{text.strip(chr(10))}\n{ticks}\n\n"
 
     def convert_td(self, el, text, parent_tags):

@@ -37,7 +37,7 @@ def _named(index: Library, name: str) -> Exercise:
 
 
 def _of(index: Library, stage: Stage) -> list[Exercise]:
-    return [exercise for exercise in index.exercises.values() if exercise.stage == stage.exercises]
+    return [index.exercises[page.source] for page in exercise_pages.of_stage(index, stage.exercises)]
 
 
 def hours(time: int) -> str:
@@ -46,12 +46,8 @@ def hours(time: int) -> str:
         step = 60 if time > 600 else 10
         time = round(time / step) * step
     whole, rest = divmod(time, 60)
-    return " ".join(
-        filter(
-            None,
-            (f"{whole}\N{NO-BREAK SPACE}h" * bool(whole), f"{rest}\N{NO-BREAK SPACE}min" * bool(rest or not whole)),
-        )
-    )
+    parts = [f"{whole}\N{NO-BREAK SPACE}h"] if whole else []
+    return " ".join(parts + [f"{rest}\N{NO-BREAK SPACE}min"] if rest or not whole else parts)
 
 
 def _about(index: Library, reads: int, exercises: list[Exercise]) -> str:
@@ -85,10 +81,8 @@ def stages(index: Library) -> list[str]:
             out += [f"Exercises: {links}", "{ .exercise-links }", ""]
         if stage.milestone:
             name = _named(index, stage.milestone)
-            out += [
-                f"**[{name.title}](/{name.uri})**: {hours(until(index, stage))} from the first page, if you read every "
-            ]
-            out += ["page and keep the other exercises for later.", "{ .path-time }", ""]
+            out += [f"**[{name.title}](/{name.uri})**: {hours(until(index, stage))} from the first page, if you read"]
+            out += ["every page and keep the other exercises for later.", "{ .path-time }", ""]
         number += len(stage.pages)
     return out
 
@@ -97,8 +91,7 @@ def exercises(index: Library) -> list[str]:
     """Every exercise, stage by stage, with its kind and the time that it takes."""
     out: list[str] = []
     for stage in index.path.stages:
-        shown = [page for page in index.shown("exercise") if page.group == stage.exercises]
-        found = [index.exercises[page.source] for page in shown]
+        found = _of(index, stage)
         if not found:
             continue
         out += ["", f"## {stage.title}", "", f"{len(found)} for about {hours(sum(map(practice, found)))}."]
@@ -114,8 +107,9 @@ def exercises(index: Library) -> list[str]:
 def tracks(index: Library) -> list[str]:
     """The short tracks: some pages of the path, in its order, and some exercises."""
     out: list[str] = []
+    known = {exercise.name: exercise for exercise in index.exercises.values()}
     for track in index.path.tracks:
-        exercises = [_named(index, name) for name in track.exercises if _has(index, name)]
+        exercises = [each for each in map(known.get, track.exercises) if each]
         out += ["", f"### {track.title}", "", track.about, ""]
         out += [f"{_about(index, reading(index, track.pages), exercises)}.", "{ .path-time }", ""]
         out += _list(index, track.pages, None)
@@ -132,10 +126,6 @@ def cards(index: Library) -> list[str]:
         link = f"**[{track.title}](/{HOME}#{slugify(track.title, '-')})**"
         out += [f"- {link}", f"    {track.about}", f"    *{hours(time_of(index, track))}*", ""]
     return [*out, "</div>", ""]
-
-
-def _has(index: Library, name: str) -> bool:
-    return any(exercise.name == name for exercise in index.exercises.values())
 
 
 def time_of(index: Library, track: Track) -> int:

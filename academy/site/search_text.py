@@ -32,16 +32,15 @@ BOOST = {
     "getting-started": 4,
     "differences": 4,
     "kernels/tutorials/matmul_blocked/": 2,
-}
-BOOST |= {
     "compatibility": 2,
     "derivations/": 0.7,
     "kernels/fast/": 0.5,
     "kernels/gluon/": 0.5,
     "contributing": 0.5,
     "benchmarks/": 0.4,
+    "exercises/": 0.2,
+    "reference/": 0.1,
 }
-BOOST |= {"exercises/": 0.2, "reference/": 0.1}
 #: What readers call what a page names differently: other spellings, plurals and long forms. The search has no stems,
 #: since it completes words while one types.
 ALIASES = {

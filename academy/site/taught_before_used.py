@@ -273,7 +273,7 @@ def uses(text: str) -> Iterator[tuple[int, str]]:
     imported = {alias.name for node in imports if (node.module or "").startswith("triton.") for alias in node.names}
     for node in syntax.walk(tree):
         line = getattr(node, "lineno", 0)
-        if name := _dotted(node):
+        if name := dotted(node):
             yield line, name
         if isinstance(node, ast.Name) and node.id in imported - set(TRITON):
             yield line, node.id
@@ -290,17 +290,14 @@ def uses(text: str) -> Iterator[tuple[int, str]]:
 def _is_option(call: ast.Call, name: str | None) -> bool:
     """Of a function of Triton's, or of a launch; constexprs, which a kernel names as it likes, are capitals there."""
     launch = _in_launch(call) and name in ("num_warps", "num_stages", "maxnreg", "launch_pdl")
-    return launch or bool(name) and _dotted(call.func).startswith("tl.")
+    return launch or bool(name) and dotted(call.func).startswith("tl.")
 
 
-def _dotted(node: ast.AST) -> str:
+def dotted(node: ast.AST) -> str:
     """`tl.load` of an attribute of Triton's modules, else ""; all dtypes but int64 go by one name."""
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id not in TRITON:
         return ""
-    name = node.attr
-    if name in DTYPES:
-        return "tl.float32"
-    return f"{node.value.id}.{name}"
+    return "tl.float32" if node.attr in DTYPES else f"{node.value.id}.{node.attr}"
 
 
 def _defines(node: ast.stmt) -> list[str]:

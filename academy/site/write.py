@@ -259,16 +259,11 @@ def _listed(nav: list, section: str = "") -> Iterator[tuple[str, str, str, list[
             yield from _listed(below, section or title)
 
 
-def _placed(nav: list) -> list:
-    """The navigation with the places in the tree."""
-
-    def placed(below):
-        return chapters.place(below) if isinstance(below, str) else _placed(below)
-
-    return [
-        {title: placed(below) for title, below in item.items()} if isinstance(item, dict) else placed(item)
-        for item in nav
-    ]
+def _placed(below):
+    """The navigation, or a part of it, with the places in the tree."""
+    if isinstance(below, dict):
+        return {title: _placed(each) for title, each in below.items()}
+    return chapters.place(below) if isinstance(below, str) else [_placed(each) for each in below]
 
 
 def _order(library: Library, beside: dict[str, list[str]]) -> dict[str, tuple[str | None, str | None]]:
