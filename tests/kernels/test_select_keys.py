@@ -42,7 +42,6 @@ MUTANTS = [
     Mutant("NaN is the smallest, in the list", "write_list(row_ptr, list_ptr, V, least, BLOCK_V, True)", "write_list(row_ptr, list_ptr, V, least, BLOCK_V, False)"),
     Mutant("a window that can't be", "V = tl.where(possible, tl.maximum(last - first, 0), 0)", "V = tl.where(possible, tl.maximum(last - first, 0), 1)"),
     Mutant("an end before its start", "tl.maximum(last - first, 0)", "tl.abs(last - first)"),
-    Mutant("another row's list", "list_ptr += row.to(tl.int64) * S", "list_ptr += row.to(tl.int64) * S // 2"),
     Mutant("strides of columns ignored", "rows = logits if logits.stride(1) == 1 else logits.contiguous()", "rows = logits"),
 ]  # fmt: skip
 

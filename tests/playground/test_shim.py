@@ -32,6 +32,8 @@ x.sum(); x.sum(0); x.sum(1, keepdim=True); i.sum(); b.sum(); t.sum(x, dim=(0, 1)
 t.var(x, 1); x.var(-1, unbiased=False); x.var(0, correction=0); t.std(x, 1); x.std(-1, unbiased=False); t.prod(p); p.prod(1); t.amax(x, 1); x.amax((0, 1)); t.amin(x, 0, True)
 x.sum(axis=1, keepdims=True); t.amax(x, axis=0); t.mean(x, axis=(0, 1)); x.max(axis=1).values; t.cumsum(x, axis=0)
 x.argmax(); t.argmax(x, 1); x.argmin(0); t.argmin(x); x.max(); x.min(); t.max(x, 1).values; t.max(x, 1).indices; x.min(0)[0]; t.min(x, 0)[1]
+t.sort(x).values; x.sort(0).indices; t.sort(i % 3, stable=True).indices; t.sort(i % 3, dim=1, descending=True, stable=True).indices; t.sort(n, descending=True, stable=True).indices
+t.searchsorted(y.sort().values, x[0].contiguous()); t.searchsorted(t.tensor([0, 1, 1, 3]), t.arange(5), out_int32=True); t.searchsorted(t.tensor([0, 1, 1, 3]), t.arange(5), right=True)
 t.max(x, y); t.min(x, y); t.all(b); b.any(); b.all(1); t.any(b, 0); t.cumsum(x, 1); i.cumsum(0); t.logsumexp(x, 1); x.logsumexp(0, True)
 t.softmax(x, -1); x.softmax(0); t.log_softmax(x, 1); h.softmax(-1); x.norm(); t.norm(p); t.diagonal(m); m.diagonal(1); m.diagonal(-2)
 t.allclose(x, x + 1e-9); t.isclose(x, x * (1 + 1e-6)); t.equal(x, x); t.equal(x, y); t.is_tensor(x); t.result_type(i, 1.0) is t.float32

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from ._autograd import track
-from ._dtypes import OF_NUMPY, bfloat16, boolean, encode, float16, float32, float64, int64, promoted
+from ._dtypes import OF_NUMPY, bfloat16, boolean, encode, float16, float32, float64, int32, int64, promoted
 from ._tensor import Tensor, new, strides_of, values
 
 _NARROW = (float16, bfloat16)
@@ -502,6 +502,20 @@ def cumsum(input, dim):
     return track(out, [input], lambda up: (flip(cumsum(flip(up, [dim]), dim), [dim]),))
 
 
+def sort(input, dim=-1, descending=False, stable=False):
+    """Always stable; a NaN is the largest."""
+    numbers = np.flip(input.numbers, dim) if descending else input.numbers
+    order = np.argsort(numbers, axis=dim, kind="stable")
+    order = values(input.shape[dim] - 1 - np.flip(order, dim) if descending else order, int64)
+    return Pair((gather(input, dim, order), order))
+
+
+def searchsorted(sorted_sequence, input, *, right=False, out_int32=False):
+    """Of a sequence of one dimension."""
+    found = np.searchsorted(sorted_sequence.numbers, input.numbers, side="right" if right else "left")
+    return values(found, int32 if out_int32 else int64)
+
+
 def logsumexp(input, dim, keepdim=False):
     axes = _axes(input, dim)
     top = input.detach().amax(axes, keepdim=True)
@@ -679,8 +693,8 @@ def linspace(start, end, steps, *, dtype=None, device=None):
 METHODS = """add sub mul div pow remainder floor_divide maximum minimum eq ne lt le gt ge neg abs sign exp exp2 log log2
     log1p sqrt rsqrt reciprocal sin cos tanh sigmoid erf relu square floor ceil round isnan isinf isposinf isneginf
     isfinite nonzero norm diagonal clamp masked_fill gather index_select tril triu roll repeat_interleave sum mean
-    var std prod amax amin argmax argmin max min all any cumsum logsumexp softmax log_softmax matmul mm bmm allclose
-    isclose equal sum_to_size""".split()
+    var std prod amax amin argmax argmin max min all any cumsum sort logsumexp softmax log_softmax matmul mm bmm
+    allclose isclose equal sum_to_size""".split()
 _OPERATORS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide, "mod": remainder, "pow": pow,
     "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor, "lshift": bitwise_left_shift,
