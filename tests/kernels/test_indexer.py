@@ -42,7 +42,6 @@ MUTANTS = [
     Mutant("every window begins at the first key", "(offs_n >= begin)", "(offs_n >= 0)"),
     Mutant("scale dropped", "axis=1) * scale", "axis=1)"),
     Mutant("scale of the first key", "at = page.to(tl.int64) * stride_p + slot.to(tl.int64) * stride_s", "at = page.to(tl.int64) * stride_p + slot.to(tl.int64) * 0"),
-    Mutant("heads of the next query", "load_tile(head(q_tensor, b, t, 0), offs_h, H, D, BLOCK_D)", "load_tile(head(q_tensor, b, t, 0), offs_h, H + 1, D, BLOCK_D)"),
     Mutant("weights of the first query", "load_numbers(head(weights_tensor, b, t, 0), offs_h, H)", "load_numbers(head(weights_tensor, b, 0, 0), offs_h, H)"),
     Mutant("tiles of the first queries only", "last = tl.where(offs_t < T, first, S), tl.where(offs_t < T, last, 0)", "last = tl.where(offs_t < T, first, S), tl.where(offs_t < 1, last, 0)"),
     Mutant("a tile that some window ends in is left out", "(furthest <= start_n)", "(furthest <= start_n + 1)"),

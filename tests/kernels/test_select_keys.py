@@ -38,7 +38,6 @@ MUTANTS = [
     Mutant("each chunk begins anew", "at += tl.sum(keep.to(tl.int32), axis=0)", "at = tl.sum(keep.to(tl.int32), axis=0)"),
     Mutant("ties counted anew in each chunk", "keep, seen = kept_of_chunk(key, threshold, left, seen)", "keep, seen = kept_of_chunk(key, threshold, left, 0)"),
     Mutant("the largest of the last chunk", "largest = tl.maximum(largest, key)", "largest = tl.minimum(largest, key) | key"),
-    Mutant("NaN is the smallest", "load_chunk(row_ptr, None, chunk, V, BLOCK_V, True)", "load_chunk(row_ptr, None, chunk, V, BLOCK_V, False)"),
     Mutant("NaN is the smallest, in the list", "write_list(row_ptr, list_ptr, V, least, BLOCK_V, True)", "write_list(row_ptr, list_ptr, V, least, BLOCK_V, False)"),
     Mutant("a window that can't be", "V = tl.where(possible, tl.maximum(last - first, 0), 0)", "V = tl.where(possible, tl.maximum(last - first, 0), 1)"),
     Mutant("an end before its start", "tl.maximum(last - first, 0)", "tl.abs(last - first)"),
