@@ -85,14 +85,72 @@ def scales_outside(module, x, y, omega, sigma, kappa):
     return module.indexer_logits(x, y, omega.float() * sigma.float(), kappa.float(), end=None)
 
 
-@case(returns="IX-scales", **USUAL)
-def from_pages(module, x, y, omega, sigma, kappa, m, n):
-    """Each query is a sequence, with pages of one key in reverse order."""
-    table = torch.arange(n, dtype=torch.int32, device=x.device).flip(0).expand(m, n)
+def seen(logits):
+    """0 in the place of −∞."""
+    return torch.where(logits == -torch.inf, 0.0, logits)
+
+
+def windows(m, n):
+    """Some end or begin within a tile of 16 or with it, and two queries beside each other see nothing of some tiles."""
+    first, last = torch.arange(m) * 16 % 33, torch.arange(m) * 9 % 20 + 17
+    at = torch.arange(n)
+    return {"J": ((at >= first[:, None]) & (at < last[:, None])).double()}
+
+
+@case(returns="IX-window", values=windows, **USUAL)
+def windows_in_small_tiles(module, x, y, omega, J):
+    last = torch.where(J.sum(1) == 0, 0, J.shape[1] - J.flip(1).argmax(1)).to(torch.int32)
+    arguments = x[None], y[None], omega.float()[None], None, J.argmax(1).to(torch.int32), last, None, None
+    return seen(module.indexer_logits_forward(*arguments, BLOCK_T=2, BLOCK_N=16)[0])
+
+
+@windows_in_small_tiles.pytorch
+def _(module, x, y, omega, J):
+    return torch.where(J > 0, module.indexer_logits_reference(x, y, omega.float(), end=None), 0.0)
+
+
+# Sequences of two new tokens, which share the pages of a pool.
+PAGED = USUAL | dict(sizes={"m": 8, "n": 36, "f": 3, "w": 9})
+
+
+def paged(y, kappa, sequences):
+    """A pool in reverse order, in pages of four keys where that is possible, its scales, and a table."""
+    size = 1 if len(y) % 4 else 4
+    table = torch.arange(len(y) // size, dtype=torch.int32, device=y.device).flip(0).expand(sequences, -1)
+    return y.view(-1, size, y.shape[1]).flip(0), kappa.float().view(-1, size).flip(0), table
+
+
+def new_tokens(m, n):
+    """Each second query sees one key more than the one before."""
+    last = torch.arange(m) // 2 * 11 % n + 1 + torch.arange(m) % 2
+    return {"J": (torch.arange(n) < last[:, None]).double()}
+
+
+@case(returns="IX-window", values=new_tokens, **PAGED)
+def from_pages(module, x, y, omega, J):
+    tokens = 1 if len(omega) % 2 else 2
+    q, weights = x.unflatten(0, (-1, tokens)), omega.float().unflatten(0, (-1, tokens))
+    pool, scale, table = paged(y, torch.ones_like(y[:, 0]), len(q))
+    lengths = J.sum(1)[tokens - 1 :: tokens].to(torch.int32)
+    return seen(module.indexer_logits_paged(q, pool, weights, lengths, table, scale).flatten(0, 1))
+
+
+@from_pages.pytorch
+def _(module, x, y, omega, J):
+    return torch.where(J > 0, module.indexer_logits_reference(x, y, omega.float(), end=None), 0.0)
+
+
+@case(returns="IX-scales", **PAGED)
+def scales_from_pages(module, x, y, omega, sigma, kappa, m, n):
+    pool, scale, table = paged(y, kappa, m)
     lengths = torch.full((m,), n, dtype=torch.int32, device=x.device)
-    q, pool, weights = x[:, None], y.flip(0)[:, None], (omega.float() * sigma.float())[:, None]
-    logits = module.indexer_logits_paged(q, pool, weights, lengths, table, kappa.float().flip(0)[:, None])
-    return logits[:, 0]
+    weights = (omega.float() * sigma.float())[:, None]
+    return module.indexer_logits_paged(x[:, None], pool, weights, lengths, table, scale)[:, 0]
+
+
+@scales_from_pages.pytorch
+def _(module, x, y, omega, sigma, kappa):
+    return module.indexer_logits_reference(x, y, omega.float() * sigma.float(), kappa.float(), end=None)
 
 
 # ---------------------------------------------------------------- what is measured

@@ -73,8 +73,8 @@ def select_keys_kernel(
     M, S, k, stride_m, BITS: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
-    first, last, possible = window_of(start, end, row, M, S)
-    V = tl.where(possible, tl.maximum(last - first, 0), 0)
+    first, last, _real = window_of(start, end, row, M, S)
+    V = tl.maximum(last - first, 0)
     wanted = tl.minimum(k, V)
     row_ptr = logits_ptr + row.to(tl.int64) * stride_m + first
     list_ptr += row.to(tl.int64) * S

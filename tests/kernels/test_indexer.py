@@ -1,16 +1,16 @@
 """indexer_logits: windows, heads, codes and their scales, pages, addresses, errors, mutants.
 
-The traps of indexers in use, and the check or mutant ("…") that holds each. (1 to 3, 7, 14 and 15 are those of the
-selection: `test_select_keys.py`.)
+The traps of indexers in use, and the check or mutant ("…") that holds each. (Those of the selection are in
+test_select_keys.py.)
 
-4. What is masked is 0 and beats negative scores: "zero outside".
-5. Padding that nobody has cleaned: all of the result is written, `harness.fenced_allocations`.
-6. The ReLU of the sum, or heads folded before the product: "no ReLU", "ReLU of the sum".
-8. A window from the sequence's start: "every window begins at the first key".
-9. Scales of another key: `right` gives each key one of its own; "scale of the first key", "scale dropped".
-10. A NaN code decoded as 480: `nan_codes`.
-11. Narrow keys: `test_widths`.
-13. More than 2³¹ scores: `far_away`, `test_more_than_2_to_31_scores`.
+1. What is masked is 0 and beats negative scores: "zero outside".
+2. Padding that nobody has cleaned: all of the result is written, `harness.fenced_allocations`.
+3. The ReLU of the sum, or heads folded before the product: "no ReLU", "ReLU of the sum".
+4. A window from the sequence's start: "every window begins at the first key".
+5. Scales of another key: `right` gives each key one of its own; "scale of the first key", "scale dropped".
+6. A NaN code decoded as 480: `test_codes_that_are_nan`.
+7. Narrow keys: `test_widths`.
+8. More than 2³¹ scores: `test_far_away`, `test_more_than_2_to_31_scores`.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)

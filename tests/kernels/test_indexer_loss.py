@@ -2,10 +2,10 @@
 
 The traps of losses that train indexers, and the check or mutant ("…") that holds each:
 
-16. The log-sum-exp of other scores: the backward pass calls the forward's `scores`; `check` holds it to PyTorch's error.
-17. A teacher over another set, floors, a mean for the sum: `zeros_in_the_target`, `queries_are_summed`, "what is missing
+1. The log-sum-exp of other scores: the backward pass calls the forward's `scores`; `check` holds it to PyTorch's error.
+2. A teacher over another set, floors, a mean for the sum: "zero times minus infinity", `queries_are_summed`, "what is missing
     counts in the sum".
-18. Atomics into memory that nobody has cleared: "a key's rows begin anew with each launch", `test_the_same_bits_each_time`.
+3. Atomics into memory that nobody has cleared: "a key's rows begin anew with each launch", `test_the_same_bits_each_time`.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
