@@ -64,8 +64,7 @@ and cuDNN [[bench: flash_attention:causal/16x16x16x1024x64/backward/cuDNN (SDPA)
 
 **Without a GPU** it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
 
-**Contract.** As [flash_attention](flash_attention.py), whose autograd takes it. The gradient of the log-sum-exp may be
-there or not.
+**Contract.** As [flash_attention](flash_attention.py), whose autograd takes it. The log-sum-exp may have no gradient.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
