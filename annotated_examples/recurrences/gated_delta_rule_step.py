@@ -27,8 +27,9 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import head
-from annotated_examples.common.chunks import contract, decay_of, load_block, load_gates, store_block, tensor
+from annotated_examples.common.chunks import decay_of, load_block, load_gates, store_block, tensor
 from annotated_examples.common.custom_operator import opaque
+from annotated_examples.common.delta_rule import load_vector, step_contract
 
 
 # ## Reference
@@ -60,15 +61,9 @@ def gated_delta_rule_step_reference(state, q, k, v, g, beta, *, scale=None, slot
 # Nothing is rounded on the way. A reading of a rounded state would be compared with an exact value, and the difference,
 # which is what gets written, would be that rounding.
 #
-# First a vector: `head` gives a matrix of one row, of which only the distance from column to column matters. Query and
-# key are loaded as vectors, and `[:, None]` makes columns of them. If they were loaded as rows and transposed, each of
-# them would pass through shared memory, and all threads would wait for it.
-@triton.jit
-def load_vector(row, offs, length):
-    ptr, _, stride = row
-    return tl.load(ptr + offs.to(tl.int64) * stride, mask=offs < length, other=0.0).to(tl.float32)
-
-
+# First a vector: `head` gives a matrix of one row, and `load_vector` takes that row. Query and key are loaded as
+# vectors, and `[:, None]` makes columns of them. If they were loaded as rows and transposed, each of them would pass
+# through shared memory, and all threads would wait for it.
 @triton.jit
 def step_kernel(
     q_tensor, k_tensor, v_tensor, g_tensor, beta_tensor,  # (pointer, strides) as of one token: (B, heads, 1, width)
@@ -125,25 +120,6 @@ def gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale, *, BLOCK
     return o
 
 
-# ## Arguments
-#
-# A token is a sequence of length 1, so the checks of the whole sequence serve here, too.
-def state_contract(state, q, v, slots):
-    checks.dtypes((torch.float32,), state=state)
-    rows = q.shape[0] if slots is None or state.dim() == 0 else state.shape[0]
-    checks.shape("state", state, (rows, v.shape[1], q.shape[2], v.shape[2]), "slots, heads of v, D of q, D of v")
-    if any(stride == 0 and size > 1 for stride, size in zip(state.stride(), state.shape)):
-        raise ValueError("state must not be expanded, because it is written to; pass state.contiguous()")
-    if slots is None:
-        return
-    checks.dtypes((torch.int32,), slots=slots)
-    checks.shape("slots", slots, q.shape[:1], "one for each row of q")
-    if checks.looks_at_values():
-        named = [slot for slot in slots.tolist() if slot != -1]
-        if any(not 0 <= slot < rows for slot in named) or len(set(named)) < len(named):
-            raise ValueError(f"slots must be different numbers from 0 to {rows - 1}, or -1, got {slots.tolist()}")
-
-
 @replayed
 def gated_delta_rule_step_(state, q, k, v, g, beta, *, scale=None, slots=None):
     r"""One token of `gated_delta_rule` for each row. `state` is updated in place. Forward only.
@@ -167,19 +143,8 @@ def gated_delta_rule_step_(state, q, k, v, g, beta, *, scale=None, slots=None):
 
     Source: Yang et al., "Gated Delta Networks" (arXiv 2412.06464).
     """
-    checks.tensors(state=state, q=q, k=k, v=v, beta=beta)
-    checks.optional_tensors(g=g, slots=slots)
-    for name, x in dict(q=q, k=k, v=v).items():
-        checks.dimensions(name, x, 3, "B, heads, width")
-    for name, x in dict(g=g, beta=beta).items():
-        if x is not None:
-            checks.dimensions(name, x, 2, "B, heads of v")
-    checks.no_gradient("gated_delta_rule_step_", state=state, q=q, k=k, v=v, g=g, beta=beta)
-    q, k, v, g, beta = (None if x is None else x.unsqueeze(1) for x in (q, k, v, g, beta))
-    scale = contract(q, k, v, g, scale, None, False, beta=beta)
-    state_contract(state, q[:, 0], v[:, 0], slots)
-    q, k, v, g, beta = (None if x is None else x.transpose(1, 2) for x in (q, k, v, g, beta))
-    return gated_delta_rule_step_launch(state, q, k, v, g, beta, slots, scale)[:, :, 0]
+    scale, tensors = step_contract("gated_delta_rule_step_", state, q, k, v, g, beta, scale, slots)
+    return gated_delta_rule_step_launch(state, *tensors, slots, scale)[:, :, 0]
 
 
 # ## A run small enough to watch

@@ -84,23 +84,24 @@ def kda_reference(q, k, v, g, beta, *, scale=None, initial_state=None, return_fi
 
 # ## Halves
 #
-# A chunk of four tokens, in numbers. One channel has the gates −1, −2, −3 and −4. Token 3 reads token 0 through the
-# gates of tokens 1, 2 and 3, which leave $e^{-9}$. The textbook adds the gates up, −1, −3, −6, −10, and takes the
-# difference of −10 and −1; as two factors that is $e^{-10}$ times $e^{1}$. The second factor is the trouble. Here it is
-# small, but after 18 tokens with gates of −5 it is more than float32 can hold. Counting both from a token in the middle
-# of the chunk only halves the trouble, and mixes in gates that come later than the reader.
+# A chunk of four tokens, in numbers. In one channel the gates leave 1/2, 1/4, 1/8 and 1/16: their logarithms are −0.69,
+# −1.39, −2.08 and −2.77. Token 3 reads token 0 through the gates of tokens 1, 2 and 3, which leave 1/512. The textbook
+# multiplies up from the chunk's start, 1/2, 1/8, 1/64, 1/1024, and divides: 1/1024 by 1/2. As a factor for a row and a
+# factor for a column that is 1/1024 times 2. The second factor is the trouble. Here it is small, but after 18 tokens
+# with gates of −5 it is more than float32 can hold. Counting both from a token in the middle of the chunk only halves
+# the trouble, and mixes in gates that come later than the reader.
 #
-# Now in halves. Each row is a level, and nothing in it is above 0.
+# Now in halves. Each row is a reader on one level, and nothing in it is above 1.
 #
-# | halves | pairs | up to the reader | after the writer | together |
-# |---|---|---|---|---|
-# | of 1 token | 1 reads 0; 3 reads 2 | −2; −4 | 0; 0 | −2; −4 |
-# | of 2 tokens | 2 reads 0, 1 | −3 | −2, 0 | −5, −3 |
-# | | 3 reads 0, 1 | −7 | −2, 0 | −9, −7 |
+# | halves | reader | writers | up to the reader | after the writer | together |
+# |---|---|---|---|---|---|
+# | of 1 token | 1 | 0 | 1/4 | 1 | 1/4 |
+# | | 3 | 2 | 1/16 | 1 | 1/16 |
+# | of 2 tokens | 2 | 0, 1 | 1/8 | 1/4, 1 | 1/32, 1/8 |
+# | | 3 | 0, 1 | 1/128 | 1/4, 1 | 1/512, 1/128 |
 #
-# Nothing is subtracted, so a gate of −∞ is nothing special: what it leaves is exactly 0. The kernels don't even add
-# gates up. They multiply what each gate leaves: that is the same, and keeps its digits where sums are large.
-# `within_halves` computes both columns, `faded_products` the products of all levels.
+# Nothing is divided, and no sum is subtracted from another. So a gate of −∞ is nothing special: it leaves exactly 0,
+# and so does every product with it. `within_halves` computes the factors, `faded_products` the products of all levels.
 
 
 # ## What a chunk needs to know before the state is known
@@ -132,6 +133,8 @@ def kda_prepare_kernel(
     for start_d in tl.range(0, D, BLOCK_D):
         offs_d = start_d + tl.arange(0, BLOCK_D)
         q, k = load_block(q_head, offs_t, length, offs_d, D), load_block(k_head, offs_t, length, offs_d, D)
+        # The example's first channel is that of the table: `pid=0: left[:, 0] = [0.5, 0.25, 0.125, 0.0625]`, and of the
+        # next gates `pid=0: next_left[:, 0] = [0.25, 0.125, 0.0625, 1]`. The last token has none after it.
         left = what_is_left(load_block(g_head, offs_t, length, offs_d, D).to(tl.float32), k.dtype)
         next_left = what_is_left(load_block(g_head, offs_t + 1, end, offs_d, D).to(tl.float32), k.dtype)
         p_here, a_here = faded_products(q, k * beta, k, left, next_left, INPUT_PRECISION)
@@ -141,7 +144,9 @@ def kda_prepare_kernel(
     # A token reads itself, and no gate is between.
     p = tl.where(place[:, None] == place[None, :], own[:, None], p) * scale
     store_block(head(p_tensor, c, h, 0), p, place, BLOCK_T, place, BLOCK_T)
-    # [[tag: KDA-A]], and its inverse, [[tag: KDA-T]], without the ones on the diagonal.
+    # [[tag: KDA-A]], and its inverse, [[tag: KDA-T]], without the ones on the diagonal. All keys of the example are
+    # (1/2, 1/2), and β of token 3 is a half. It reads 1/512 of token 0 in one channel and all of it in the other, a
+    # quarter of 1/512 + 1, times a half: `pid=0: a[3] = [0.1252, 0.126, 0.1328, 0]`.
     inverse = inverse_of_system(a, BLOCK_T, "ieee" if k_head[0].dtype.element_ty == tl.float32 else "tf32")
     if inverse_tensor[0] is not None:  # backward wants it
         store_block(head(inverse_tensor, c, h, 0), inverse, place, BLOCK_T, place, BLOCK_T)
@@ -193,6 +198,7 @@ def kda_states_kernel(
         k = load_block(turned(k_head), offs_d, D, offs_t, length)
         left = what_is_left(load_block(turned(g_head), offs_d, D, offs_t, length).to(tl.float32), k.dtype)
         next_left = what_is_left(load_block(turned(g_head), offs_d, D, offs_t + 1, end).to(tl.float32), k.dtype)
+        # A half of what is left at the chunk's end, `pid=0, start_t=0: kept[0] = [0.0009766, 0.003906, 0.03125, 0.5]`.
         kept = (k * tl.cumprod(next_left, axis=1, reverse=True)).to(k.dtype)
         state = multiply_add(kept, u, state * left_of_all(left, 1)[:, None], INPUT_PRECISION)
     store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
@@ -543,12 +549,12 @@ def kda_varlen(q, k, v, g, beta, cu_seqlens, *, scale=None, initial_state=None, 
 
 # ## A run small enough to watch
 #
-# The four tokens of the table above, in one chunk. The first channel has the gates −1 to −4, the second none.
+# The four tokens of the table above, in one chunk. The first channel has its gates, the second none.
 def EXAMPLE():
     at = torch.arange(8, dtype=torch.float32, device=device.DEVICE)
     k = torch.full((1, 1, 4, 2), 0.5, device=device.DEVICE)
     q, v = (at * 3 % 5 - 2).view(1, 1, 4, 2), (at * 7 % 5).view(1, 1, 4, 2)
-    g = torch.tensor([[-1.0, 0], [-2, 0], [-3, 0], [-4, 0]], device=device.DEVICE)[None, None]
+    g = torch.tensor([[0.5, 1], [0.25, 1], [0.125, 1], [0.0625, 1]], device=device.DEVICE).log()[None, None]
     beta = torch.tensor([[[1.0, 1.0, 1.0, 0.5]]], device=device.DEVICE)
     how = dict(scale=1.0, BLOCK_T=4, BLOCK_D=2, BLOCK_E=2)
     kda_forward(q, k, v, g, beta, None, None, **how)

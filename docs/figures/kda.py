@@ -1,56 +1,27 @@
 """Kimi delta attention: which level of halves holds a pair of tokens, and a state whose rows fade at different speeds."""
 
-from draw import Panel, Picture, picture
+from draw import Control, Panel, Picture, picture
+from moving import moving
 
-TOKENS, SIDE = 8, 34
-#: Of the levels, from halves of one token on.
-KINDS = ("a", "b", "g", "p")
-
-
-def level_of(i, j):
-    """The level on which tokens j < i lie in two halves of a block: the highest bit in which their numbers differ."""
-    return (i ^ j).bit_length() - 1
-
-
-def sums_of(i, j):
-    """The tokens whose gates go to the row and to the column of the pair (i, j), in the order of the sequence."""
-    half = 2 ** level_of(i, j)
-    middle = i // half * half
-    return range(middle, i + 1), range(j + 1, middle)
+#: Gates of one channel, for a chunk of eight tokens.
+GATES = (-0.5, -0.25, -1.0, -0.5, -0.75, -0.25, -1.5, -0.5)
 
 
 @picture
 def levels():
-    panel = Panel(46 + SIDE * TOKENS + 30, "which level a pair of tokens is on")
-    panel.cells(
-        40, 34, TOKENS, TOKENS, (SIDE, SIDE),
-        lambda r, c: "off" if c > r else "strong" if c == r else KINDS[level_of(r, c)],
-        lambda r, c: "" if c > r else "·" if c == r else str(2 ** level_of(r, c)),
-    )  # fmt: skip
-    for place in range(TOKENS):
-        panel.text(32, 34 + SIDE * place + 22, place, "small", "end")
-        panel.text(40 + SIDE * place + SIDE / 2, 34 + SIDE * TOKENS + 18, place, "small", "middle")
-    i, j = 6, 1
-    rows, columns = sums_of(i, j)
-    gates = Panel(190, f"the gates between tokens {j} and {i}")
-    for token in range(TOKENS):
-        kind = "b" if token in rows else "a" if token in columns else ""
-        gates.box(8 + 43 * token, 44, 41, 34, kind, f"g{token}")
-    left = 8 + 43 * columns[0]
-    gates.text(left, 100, "to the column", "small")
-    gates.text(8 + 43 * rows[0], 100, "to the row", "small")
-    gates.line([(8 + 43 * rows[0] - 1, 36), (8 + 43 * rows[0] - 1, 86)])
-    gates.text(8, 136, f"Halves of {2 ** level_of(i, j)} tokens: {j} is in the first half,", "small")
-    gates.text(8, 154, f"{i} in the second. Both sums end at the border.", "small")
-    count = [sum(level_of(r, c) == level for r in range(TOKENS) for c in range(r)) for level in range(3)]
-    said = ", ".join(f"{n} pairs in halves of {2**level}" for level, n in enumerate(count))
-    return Picture(
-        "Each pair of tokens, reader in its row and writer in its column, lies in the two halves of exactly one block. The number "
-        "is how many tokens such a half has.",
-        f"A triangle of {TOKENS} by {TOKENS} tokens, coloured by level: {said}. Tokens {j} and {i} lie in halves of "
-        f"{2 ** level_of(i, j)}. The gates of tokens {columns[0]} to {columns[-1]} go to the column, those of tokens {rows[0]} to "
-        f"{rows[-1]} to the row.",
-        [panel, gates],
+    return moving(
+        "halves",
+        "Which gates are a row's, and which a column's?",
+        "Move the writer from 0 to 6: where does the level change, and is any factor ever above 1?",
+        "A number is how many tokens the halves have in which a pair lies: each pair is on exactly one level. Below are the gates of "
+        "one channel. Blue ones are in the factor of the row, amber ones in that of the column.",
+        (
+            Control("i", "Reader", 6, 1, len(GATES) - 1),
+            Control("j", "Writer", 1, 0, len(GATES) - 2),
+        ),
+        {"gates": GATES},
+        f"Of {len(GATES)} tokens {len(GATES) // 2} pairs lie in halves of one token, {len(GATES)} in halves of two and "
+        f"{len(GATES) * 2} in halves of four.",
     )
 
 
@@ -79,7 +50,6 @@ def rows():
         panel.text(96, 40 + 40 * row + 25, f"gate {gate:g}".replace("-", "−"), "small", "end")
     for token in range(tokens):
         panel.text(104 + 42 * token + 21, 34, token, "small", "middle")
-        panel.text(104 + 42 * token + 21, 40 + 40 * 4 + 18, "", "small", "middle")
     told = "; ".join(f"gate {gate:g}: " + ", ".join(f"{x:.2f}" for x in row) for gate, row in zip(gates, left))
     return Picture(
         f"Token 0 writes 1 to all four rows of a state with one column, the others write nothing. A column for each of {tokens} "

@@ -222,6 +222,25 @@ def test_the_roofline_bounds_as_the_formula_does(run, scripts):
         assert [found["intensity"], found["least"]] == pytest.approx([intensity, least])
 
 
+def test_halves_are_those_of_the_kernel(run, scripts):
+    """Scores of queries and keys that are all 1 are what the gates leave between two tokens."""
+    import torch
+
+    from annotated_examples.recurrences import kda
+
+    gates = scripts("kda").GATES
+    T = len(gates)
+    one, g = torch.ones(1, 1, T, 1), torch.tensor(gates)[None, None, :, None]
+    walk, part = kda.sizes(one, one, T, 1, 16)
+    p, *_ = kda.differences(one, one, one, g, one[..., 0], None, None, kda.cut(one, None, T), 1.0, walk, part)
+    for i in range(1, T):
+        for j in range(i):
+            found = run("halves", {"gates": gates}, i=i, j=j)["model"]
+            assert max(found["row"], found["column"]) <= 0 and j < found["middle"] <= i
+            assert i // (2 * found["half"]) == j // (2 * found["half"]) and found["middle"] % found["half"] == 0
+            assert found["left"] == pytest.approx(p[0, 0, i, j].item(), rel=1e-5)
+
+
 def test_coalescing_touches_the_guides_sectors(run, scripts):
     guide = scripts("card").guide()
     for stride in (1, 2, 3, 7, 8, 31, 32):
