@@ -17,6 +17,12 @@ ALL = public.calls() + public.calls(gluon=True)
 SEVERAL = [case for case in ALL if case.differentiable]
 
 
+def one_of_each(calls):
+    """One call of each function in `make test`, and at night its others."""
+    first = {(each.module, each.function): each for each in reversed(calls)}.values()
+    return [pytest.param(each, id=str(each), marks=[pytest.mark.nightly] * (each not in first)) for each in calls]
+
+
 def inputs_of(case):
     """In float32, so that finite differences say what is right. (What takes 16 bits alone raises before that.)"""
     wide = case.differentiable and not case.module.startswith("gluon.")
@@ -45,7 +51,7 @@ def right_or_raised(tangent_of, function, inputs, name):
     torch.testing.assert_close(tangent, expected, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("case", ALL, ids=str)
+@pytest.mark.parametrize("case", one_of_each(ALL))
 def test_forward_mode(case):
     function = case.load()
     for name, gradients in product(floating(inputs_of(case)), (True, False)):
@@ -89,12 +95,12 @@ LINEAR = {
 }
 
 
-@pytest.mark.parametrize("case", SEVERAL, ids=str)
+@pytest.mark.parametrize("case", one_of_each(SEVERAL))
 def test_gradient_penalty(case):
     harness.assert_gradient_penalty_raises(case.load(), inputs_of(case), constant=case.module not in LINEAR)
 
 
-@pytest.mark.parametrize("case", SEVERAL, ids=str)
+@pytest.mark.parametrize("case", one_of_each(SEVERAL))
 def test_without_a_gradient_no_frame_is_entered(case, monkeypatch):
     def entered(*_):
         raise AssertionError("an autograd frame was entered although nothing requires a gradient")
