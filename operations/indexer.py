@@ -131,7 +131,7 @@ def from_pages(module, x, y, omega, J):
     tokens = 1 if len(omega) % 2 else 2
     q, weights = x.unflatten(0, (-1, tokens)), omega.float().unflatten(0, (-1, tokens))
     pool, scale, table = paged(y, torch.ones_like(y[:, 0]), len(q))
-    lengths = J.sum(1)[tokens - 1 :: tokens].to(torch.int32)
+    lengths = J.sum(1).to(torch.int32)[tokens - 1 :: tokens]
     return seen(module.indexer_logits_paged(q, pool, weights, lengths, table, scale).flatten(0, 1))
 
 
