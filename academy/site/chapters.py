@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -45,6 +45,8 @@ EDITOR = """<div data-academy="editor" data-path="chapters/{name}.py" data-slide
 
 </div>"""
 SPAN = re.compile(pattern("tag", "bench"), re.S)
+#: Kept, since parsing all chapters takes a third of what an edit may take.
+parsed = lru_cache(64)(partial(jupytext.reads, fmt="py:percent"))
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -59,21 +61,11 @@ def place(uri: str) -> str:
 
 def page(path: Path, uri: str, executes: bool, repo_url: str) -> tuple[str, str]:
     """The chapter's Markdown, and what it is about."""
-    notebook = _read(read(path))
+    notebook = copy.deepcopy(parsed(read(path)))
     if executes:
         execute(notebook, f"docs/{uri}")
     about = re.sub(r"[*`]", "", first_sentence(notebook.cells[0].source))
     return introduced(as_markdown(notebook, path.stem), uri, executes, repo_url), about
-
-
-def _read(text: str):
-    """A chapter as a notebook of the caller's own. Parsing takes a third of what an edit may take."""
-    return copy.deepcopy(_parsed(text))
-
-
-@lru_cache(64)
-def _parsed(text: str):
-    return jupytext.reads(text, fmt="py:percent")
 
 
 def execute(notebook, path: str) -> None:
@@ -204,7 +196,7 @@ def portable(path: Path, uri: str, library: Library, site_url: str, repo_url: st
         text = text.replace("[[exercises]]", "\n".join(exercise_pages.listed(library, uri)))
         return addresses.without_dead_links(LINK.sub(link, written_out(text, library)))
 
-    notebook = _read(read(path))
+    notebook = copy.deepcopy(parsed(read(path)))
     notebook.metadata.pop("jupytext", None)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":  # in a fence, `](` may be a call

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from markupsafe import Markup
@@ -18,7 +19,8 @@ from markupsafe import Markup
 from academy.book import layout, syntax
 from academy.book.directives import on_line, pattern
 from academy.book.texts import digest, read
-from academy.files import cache, dependencies
+from academy.files import cache as store
+from academy.files import dependencies
 
 FOLDER = "docs/figures"
 KIND = "pictures"
@@ -53,36 +55,24 @@ def found(root: Path, key: str) -> dict | None:
     script, _, name = key.partition("/")
     if not re.search(rf"^@picture\ndef {name}\(", scripts.get(script, ""), re.M):
         raise NoPicture(f"[[figure: {key}]]: {FOLDER} has no such picture")
-    drawn = cache.get(KIND, _key(root, script))
+    drawn = store.get(KIND, _key(root, script))
     if drawn is None:  # all that are missing in one process: most of its time goes into starting
         missing = [other for other, text in scripts.items() if "\n@picture\n" in text]
-        missing = [other for other in missing if cache.get(KIND, _key(root, other)) is None]
+        missing = [other for other in missing if store.get(KIND, _key(root, other)) is None]
         made = _drawn(root, missing)
         for other in missing:
-            cache.put(KIND, _key(root, other), {k: v for k, v in made.items() if k.startswith(f"{other}/")})
+            store.put(KIND, _key(root, other), {k: v for k, v in made.items() if k.startswith(f"{other}/")})
         drawn = made
     return drawn.get(key)
 
 
-#: Keys of the build that runs: its pages ask hundreds of times, and hundreds of files are looked at for each key.
-_keys: dict[tuple[Path, str], list] | None = None
+def begin() -> None:
+    """A build of the site begins: what pictures depend on may have changed, and doesn't until the next one."""
+    _key.cache_clear()
 
 
-def build(runs: bool) -> None:
-    """A build of the site begins or has ended: within one, what pictures depend on doesn't change."""
-    global _keys
-    _keys = {} if runs else None
-
-
+@cache  # pages ask hundreds of times, and hundreds of files are looked at
 def _key(root: Path, script: str) -> list:
-    if _keys is None:
-        return _depends_on(root, script)
-    if (root, script) not in _keys:
-        _keys[root, script] = _depends_on(root, script)
-    return _keys[root, script]
-
-
-def _depends_on(root: Path, script: str) -> list:
     """What a script's pictures are made from."""
     files = sorted((root / FOLDER).glob("[!_]*.py"))
     files = [path for path in files if path.stem == script or "\n@picture\n" not in read(path)]

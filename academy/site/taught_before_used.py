@@ -241,15 +241,6 @@ def explained(what: str, said: str) -> bool:
     return re.search(rf"{mark}{aside} (?:\w+ )?{VERB}|{together}", said) is not None
 
 
-def hint(what: str) -> str:
-    """How to explain it."""
-    for construct in CONSTRUCTS:
-        if what == construct.name:
-            pattern = construct.explained.replace("⟨", "`").replace("⟩", "`")
-            return f"write a sentence above it that matches {pattern}"
-    return f"write a sentence above it that says what it does: `{what.removesuffix('=')}` makes …"
-
-
 def noted(text: str) -> Iterator[tuple[int, str]]:
     """(first line, text) of each block of comments and each docstring, blank lines inside of one included."""
     notes = comments.notes(text).split("\n")

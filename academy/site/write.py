@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import yaml
+from yaml_env_tag import construct_env_tag  # type: ignore[import-untyped]
 
 from academy.book import front_matter, layout, operations, syntax
 from academy.book.layout import ROOT
@@ -82,12 +82,8 @@ class Settings:
 class _WithEnvironment(yaml.SafeLoader):
     """`!ENV [NAME, "default"]`, as MkDocs reads it."""
 
-    def environment(self, node):
-        name, default = self.construct_sequence(node)
-        return os.environ.get(name, default)
 
-
-_WithEnvironment.add_constructor("!ENV", _WithEnvironment.environment)
+_WithEnvironment.add_constructor("!ENV", construct_env_tag)
 
 
 def configuration() -> dict:
@@ -160,7 +156,7 @@ def tree(settings: Settings, folder: Path | None = None, is_late: bool = False) 
         log.warning("%s:%d: %s", path, line, message)
     if project_parts.no_run():
         log.info(project_parts.no_run())
-    pictures.build(runs=True)
+    pictures.begin()
     broken_links.say_where(library)
     _ask(library)
     nav = generated_pages.completed(copy.deepcopy(settings.nav), library)
@@ -185,7 +181,6 @@ def begin() -> None:
 def end() -> None:
     """The build that the tree was written for has ended, well or not."""
     background.end()
-    pictures.build(runs=False)
 
 
 def _ask(library: Library) -> None:
@@ -341,8 +336,7 @@ def address(uri: str) -> str:
 def settings() -> Settings:
     """Of mkdocs.yml, for the engines that don't read all of it."""
     config = configuration()
-    executes = plugins(config)["mkdocs-jupyter"]["execute"] in (True, "true")
-    return Settings.of(config, executes, layout.chapters(ROOT))
+    return Settings.of(config, plugins(config)["mkdocs-jupyter"]["execute"], layout.chapters(ROOT))
 
 
 def main() -> Tree:

@@ -11,6 +11,15 @@ from academy.site import taught_before_used
 PATH = LearningPath.read(taught_before_used.ROOT / "docs").pages
 
 
+def hint(what: str) -> str:
+    """How to explain it."""
+    for construct in taught_before_used.CONSTRUCTS:
+        if what == construct.name:
+            pattern = construct.explained.replace("⟨", "`").replace("⟩", "`")
+            return f"write a sentence above it that matches {pattern}"
+    return f"write a sentence above it that says what it does: `{what.removesuffix('=')}` makes …"
+
+
 def read(*pages):
     reader = taught_before_used.Reader()
     for page in pages:
@@ -20,10 +29,7 @@ def read(*pages):
 
 def test_no_page_uses_what_none_has_explained():
     reader = read(*PATH)
-    missing = [
-        f"{use.file}:{use.line}: {use.what} isn't explained yet; {taught_before_used.hint(use.what)}"
-        for use in reader.missing
-    ]
+    missing = [f"{use.file}:{use.line}: {use.what} isn't explained yet; {hint(use.what)}" for use in reader.missing]
     assert not missing, "\n".join(missing)
     assert {construct.name for construct in taught_before_used.CONSTRUCTS} <= reader.seen, (
         "a construct that nothing uses"
