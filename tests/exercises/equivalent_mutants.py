@@ -34,6 +34,24 @@ _LISTED = {
             'decay_kernel: g = tl.load(g_ptr + i, mask=i < T, other=0.0) @41: 0.0 -> float("nan")',
         ],
     },
+    "recurrences/up_to_and_after": {
+        "a running sum from the first token never has what lies behind the last": [
+            "factors_kernel: g = tl.load(g_ptr + offs, mask=offs < n, other=0.0) @47: 0.0 -> None",
+            'factors_kernel: g = tl.load(g_ptr + offs, mask=offs < n, other=0.0) @47: 0.0 -> float("nan")',
+        ],
+    },
+    "recurrences/reads_the_future": {
+        "the last token is the last of its half on every level": [
+            "decay_kernel: next_g = tl.load(g_ptr + i + 1, mask=i < T - 1, other=0.0) @54: 0.0 -> None",
+            'decay_kernel: next_g = tl.load(g_ptr + i + 1, mask=i < T - 1, other=0.0) @54: 0.0 -> float("nan")',
+        ],
+    },
+    "recurrences/rows_fade": {
+        "columns of the state don't meet, and those past the last are not stored": [
+            "one_token_kernel: v = tl.load(v_ptr + e, mask=e < D, other=0.0) @41: 0.0 -> None",
+            'one_token_kernel: v = tl.load(v_ptr + e, mask=e < D, other=0.0) @41: 0.0 -> float("nan")',
+        ],
+    },
     "recurrences/state_instead_of_keys": {
         "columns of the state don't meet, and those past the last are not stored": [
             'walk_kernel: v = tl.load(v_ptr + t * D + d, mask=d < D, other=0.0) @49: 0.0 -> float("nan")',
