@@ -62,6 +62,7 @@ MUTANTS = [
     Mutant("what was asked is left out of dk", "        down += asked\n", ""),
     Mutant("a token's own score is left out", "dq += dq_here + own * k + read", "dq += dq_here + read"),
     Mutant("from state to state no gate gets anything", "        dg += (left_of_all(left, 0) * through)[None, :]\n", ""),
+    Mutant("trap 4: the gates' gradient by difference", "        down += asked\n", "        dg = tl.cumsum(q * (dq_here + own * k) + own_k * down - k * (dk_here + own * q), axis=0, reverse=True)\n        down += asked\n"),
     Mutant("trap 5: a running sum less oneself", "sums_across((rows > columns).to(tl.float32), k * written, k.dtype)", "tl.cumsum(k * written, axis=0) - k * written"),
     Mutant("beta gets its values once for each block of channels", "if block == 0:", "if block >= 0:"),
     Mutant("trap 9: fp32 products in tf32", "INPUT_PRECISION=input_precision()", 'INPUT_PRECISION="tf32"', gpu=True),
@@ -69,7 +70,6 @@ MUTANTS = [
 
 HALVES = [
     Mutant("trap 1: two factors from the chunk's start", "return tl.reshape(upto, left.shape), tl.reshape(after, left.shape)", "return tl.cumprod(left, axis=0), 1 / tl.cumprod(left, axis=0)"),
-    Mutant("trap 4: the gates' gradient by difference", "return dq, down, dk, dg", "return dq, down, dk, tl.cumsum(q * dq + own_k * down - k * dk, axis=0, reverse=True)"),
     Mutant("trap 7: gates to base 2", "left = decay_of(g)", "left = tl.exp2(g)"),
     Mutant("a half's last token has a gate after it", "tl.where(last[:, None], 1.0, next_left)", "next_left"),
     Mutant("after a token is from the start", "axis=1, reverse=True)", "axis=1)"),

@@ -34,8 +34,8 @@ explorables.define("halves", ({ Panel, plural, range, short }) => {
         between.box(4 + 44 * token, 44, 42, 40, kind, `g${token}\n${number(gates[token])}`)
       }
       between.line([[4 + 44 * middle - 1, 34], [4 + 44 * middle - 1, 94]])
-      between.text(0, 122, `to the row: ${number(row)}`, "small")
-      between.text(180, 122, `to the column: ${number(column)}`, "small")
+      between.text(0, 122, `to the column: ${number(column)}`, "small")
+      between.text(180, 122, `to the row: ${number(row)}`, "small")
       between.text(0, 148, `together ${number(row + column)}: ${number(left)} is left`)
       between.text(0, 172, `halves of ${plural(half, "token")}, with their border before token ${middle}`, "small")
       return [pairs, between]
