@@ -24,6 +24,10 @@ _TEST = "guides/best-practice/#what-only-a-run-can-tell"
 _MUSEUM = "guides/debugging/#"
 #: The first that fits counts. What a message says is nearer to the cause than the group that has found it.
 CAUSES = [
+    Cause(r"^arguments: ", "Nothing compares the shapes: raise a ValueError before the launch.", _TEST),
+    Cause(r"the next call changes|lies in the memory of",
+          "A result lies in memory that the function keeps, or its caller: give each call its own.",
+          _MUSEUM + "13-the-recycled-gradient"),
     Cause(r"^gsan: .*Write after write",
           "Two programs write to one element. Or to neighbours of one or two bytes: GSan keeps one clock for four.",
           _MUSEUM + "9-two-writers-one-element"),
@@ -99,15 +103,12 @@ CAUSES = [
           _MUSEUM + "the-lock-of-the-layernorm-tutorial-is-it-a-race"),
     Cause(r"^fpsan: ", "What runs depends on how many warps there are: two threads race, or the compiler is wrong.",
           _MUSEUM + "on-the-gpu"),
-    Cause(r"the next call changes", "A result lies in memory that the function keeps: give each call its own.",
-          _MUSEUM + "13-the-recycled-gradient"),
     Cause(r"^calls: .*second backward", "The backward pass writes over what it has saved.",
           _MUSEUM + "13-the-recycled-gradient"),
     Cause(r"^calls: ", "A call leaves something behind, or takes for granted which tensors it gets and which of them "
           "require a gradient.", "guides/from-pytorch/#autograd-sees-nothing"),
     Cause(r"^derivatives: ", "Autograd takes what a kernel gives for a constant.",
           "guides/from-pytorch/#the-second-derivative"),
-    Cause(r"^arguments: ", "Nothing compares the shapes: raise a ValueError before the launch.", _TEST),
     Cause(r"^offsets: ", "The grid is larger than a card allows: 65,535 on the second and third axis.", _TEST),
     Cause(r"^exact: ",
           "A term, a constant or an eps isn't the reference's, or a helper approximates: name it in ATOMS.",

@@ -19,6 +19,7 @@ from academy.interpreter import memory
 from academy.interpreter.bits import fp32_to_bf16
 from academy.interpreter.internals import interpreter as triton_interpreter
 from academy.traces import proof
+from academy.traces.observer import Launch
 from academy.traces.recorder import Recorder
 from academy.traces.watched_memory import WatchedMemory
 
@@ -133,15 +134,24 @@ def findings(files: list[str], call: Callable[[], dict[str, object]]) -> list[pr
     """Races, reads of memory that nobody wrote, elements of outputs that nobody writes, in all launches of a call. That
     returns its results by name.
 
+    Raises what `watched` raises.
+    """
+    launches, results = watched(files, call)
+    found = [finding for launch in launches for finding in proof.findings(launch)]
+    returned = [x.untyped_storage().data_ptr() for x in results.values() if isinstance(x, torch.Tensor)]
+    return found + proof.unwritten_outputs(launches, returned)
+
+
+def watched(files: list[str], call: Callable[[], Any]) -> tuple[list[Launch], Any]:
+    """The launches of a call, every access of theirs, and what it returns.
+
     Raises OutOfBounds at an access outside of a tensor, and what the call raises.
     """
-    with WatchedMemory() as watched:
-        recorder = Recorder(files, watched)
+    with WatchedMemory() as memory:
+        recorder = Recorder(files, memory)
         with recorder.running():
             results = call()
-    found = [finding for launch in recorder.launches for finding in proof.findings(launch)]
-    returned = [x.untyped_storage().data_ptr() for x in results.values() if isinstance(x, torch.Tensor)]
-    return found + proof.unwritten_outputs(recorder.launches, returned)
+    return recorder.launches, results
 
 
 @contextlib.contextmanager

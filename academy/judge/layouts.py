@@ -66,6 +66,17 @@ def expanded(values: torch.Tensor, axis: int) -> torch.Tensor:
     return values.narrow(axis, 0, 1).expand(values.shape) if values.shape[axis] else values
 
 
+def longer(values: torch.Tensor, axis: int) -> torch.Tensor:
+    """One more in a dim: what stands first there again."""
+    size = values.shape[axis]
+    shape = [*values.shape[:axis], size + 1, *values.shape[axis + 1 :]]
+    found = nan_fenced(torch.zeros(shape, dtype=values.dtype, device=values.device))
+    found.narrow(axis, 0, size).copy_(values)
+    if size:
+        found.narrow(axis, size, 1).copy_(values.narrow(axis, 0, 1))
+    return found
+
+
 #: name -> function from a tensor to the same values in another layout
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "nan_fenced": nan_fenced,

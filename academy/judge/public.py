@@ -110,7 +110,7 @@ class Public:
         pair = wrap(function or self.function()), wrap(reference or self.reference_function())
         found = of_functions(pair[0], pair[1], self.inputs, name=self.name, sizes=self.sizes, dtypes=self.dtypes)
         found.options |= {name: each if isinstance(each, tuple) else (each,) for name, each in self.options.items()}
-        found.codes = self.codes
+        found.codes, found.strict = self.codes, True
         found.batch_invariant = tuple(dim for dim in self.batch if not self.varies(dim))
         if function is reference is None:
             found.origin = functools.partial(_subject_of, str(self))

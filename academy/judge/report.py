@@ -52,7 +52,7 @@ def remarks(one: Judged) -> list[str]:
     for state, words in (("refused", "refused"), ("remark", "remark"), ("skipped", "not tried")):
         messages: dict[str, list[Outcome]] = {}
         for outcome in one.outcomes:
-            if outcome.state == state and not (state == "skipped" and outcome.trial.group == "arguments"):
+            if outcome.state == state:
                 messages.setdefault(outcome.message, []).append(outcome)
         for message, outcomes in messages.items():
             more = f" and {counted(len(outcomes) - 1, 'other')}" if len(outcomes) > 1 else ""

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from academy.judge import elements
+
+
+@contextlib.contextmanager
+def in_float64_throughout() -> Iterator[None]:
+    """What asks for float32 within, by name or by saying nothing, gets float64."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _Wide():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _Wide(TorchFunctionMode):
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wide = lambda value: torch.float64 if value is torch.float32 else value  # noqa: E731
+        function = torch.Tensor.double if function is torch.Tensor.float else function
+        return function(*map(wide, args), **{name: wide(value) for name, value in (kwargs or {}).items()})
 
 
 class Steps(TorchDispatchMode):

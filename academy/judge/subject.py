@@ -19,6 +19,7 @@ def my_function_reference(x, weight, labels, causal=False): ...
 - Where a file has several functions, `INPUTS = {"my_function": {…}, "other": {…}}`.
 - `SIZES = {"cols": (16, 64, 128)}`: the only sizes that a dim may have. `DTYPES = ("float32", "bfloat16")`.
 - `BATCH_INVARIANT = ("rows",)`: a row of this dim is promised to have the same bits in any batch.
+- `STRICT = True`: arguments that don't fit are refused, which is promised, too.
 - Instead of `INPUTS`, a function `my_function_inputs(rows, cols)` may return the arguments by name, for sizes of its
   choice of names. Floating tensors in float32 get the dtype that is tried.
 
@@ -136,6 +137,8 @@ class Subject:
     codes: bool = False
     #: Dims whose rows have the same bits in any batch, as is promised.
     batch_invariant: tuple[str, ...] = ()
+    #: Arguments that don't fit are refused, as is promised.
+    strict: bool = False
     #: Its reference is that of the function without the `_`.
     derived: bool = False
     #: Gives the same subject in another process; None where none can.
@@ -271,6 +274,7 @@ def _subject(module: ModuleType, name: str, file: str) -> Subject:
     subject.file, subject.derived = file, own != name
     promised = getattr(module, "BATCH_INVARIANT", ())
     subject.batch_invariant = (promised,) if isinstance(promised, str) else tuple(promised)
+    subject.strict = bool(getattr(module, "STRICT", False))
     if unknown := set(subject.batch_invariant) - set(subject.dims):
         raise Unusable(f"BATCH_INVARIANT names {min(unknown)!r}, which is no dim of {name}: {', '.join(subject.dims)}")
     return subject

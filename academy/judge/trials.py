@@ -37,7 +37,7 @@ GROUPS = {
     "layouts": "strided, transposed, sliced inputs and upstream gradients; each dim farther apart, or expanded",
     "dtypes": "each dtype, also over long rows; one input in another dtype than the rest",
     "values": "rows of zeros, one-hot and constant rows, ties, ±0, falling by decades; one input all 0, or all true",
-    "magnitudes": "values around ±10⁴, around 10⁴ and -10⁴ that differ by about 1, and below 10⁻⁶",
+    "magnitudes": "blocks of one size, from 2⁻³ to 2⁶; around ±10⁴, around 10⁴ and -10⁴, differing by 1; below 10⁻⁶",
     "lanes": "lanes behind a mask as NaN and as very large numbers",
     "programs": "other orders; races, of threads too; memory that nobody wrote; accesses outside of a tensor",
     "offsets": "rows 2³⁰ elements apart, in an input or the upstream gradient; more than 2³¹ elements; large grids",
@@ -264,11 +264,17 @@ class Plan:
                     yield replace(trial, name=name, upstream=layout)
 
     def _options(self) -> Iterator[Trial]:
-        for combination in self.subject.combinations()[1:]:
+        """The first combination, with which all else is tried, is called before the others: what is kept of it from
+        call to call is wrong for them."""
+        all_of_them = self.subject.combinations()
+        for number, combination in enumerate(all_of_them if len(all_of_them) > 1 else ()):
             options = tuple(combination.items())
             name = ", ".join(f"{name}={value!r}" for name, value in options)
             yield self.trial(name, options=options)
-            yield self.trial(f"{name}, strided", options=options, layout="strided", upstream="sum")
+            if not number:
+                continue
+            values = "" if self.subject.maker else special.RUNS  # what a function makes may have bounds of its own
+            yield self.trial(f"{name}, strided", options=options, layout="strided", upstream="sum", values=values)
             if self.differentiable:
                 yield self.trial(f"{name}, without a gradient", options=options, how="detached")
 
@@ -298,15 +304,18 @@ class Plan:
                 yield self.trial(layouts.in_words("upstream gradient", layout), upstream=layout)
 
     def _dtypes(self) -> Iterator[Trial]:
-        """In the dtype with fewest digits a sum of many numbers stops growing if it is kept in it. Many rows take time,
-        so the first of them is large: such a sum loses all others."""
+        """A sum of many numbers stops growing if it is kept in 16 bits. Many rows take time, so the first of them is
+        large: such a sum loses all others. Along a row, what is lost shows once the large number is gone again."""
         for dtype in self.subject.dtypes:
             yield self.trial(dtype, dtype=dtype)
             long = zip(self.subject.dims, self.long()) if dtype != self.dtype else ()  # those are sizes like others
             for dim, (name, sizes) in long:
-                outweighed = dtype == self.coarse and dict(sizes)[dim] == MANY
-                values = dict(values=special.OUTWEIGHED, sums="growing") if outweighed else {}
-                yield self.trial(f"{dtype}, {name}", sizes, dtype=dtype, **values)
+                kinds = [""] * (dtype != self.narrow or dtype == self.coarse)
+                kinds += [special.TAKEN_AWAY] * (dtype == self.narrow)
+                kinds = [*special.OUTWEIGHED.get(dtype, kinds)] if dict(sizes)[dim] == MANY else kinds
+                for kind in kinds:
+                    values = dict(values=kind, sums="growing") if kind else {}
+                    yield self.trial(", ".join(filter(None, (dtype, name, kind))), sizes, dtype=dtype, **values)
             if dtype == self.coarse:
                 yield from self._many_elements(f"{dtype}, ", dtype=dtype, sums="growing")
         free = [name for name, tensor in self.subject.tensors.items() if not tensor.dtype]
@@ -317,7 +326,8 @@ class Plan:
 
     def _values(self) -> Iterator[Trial]:
         for kind in [*special.KINDS, special.FALLING]:
-            yield self.trial(kind, values=kind)
+            tall = self.chosen(dict.fromkeys(self.subject.dims, 9) | dict.fromkeys(self.subject.dims[:1], 65))
+            yield self.trial(kind, tall if kind == special.MOSTLY_ZEROS else None, values=kind)
         for name, tensor in self.subject.tensors.items():
             if not tensor.dtype or "float" in tensor.dtype:
                 yield self.trial(f"{name} all zeros", values=name)
@@ -327,6 +337,9 @@ class Plan:
                 yield self.trial(f"{name} all false", values=f"{name} False")
 
     def _magnitudes(self) -> Iterator[Trial]:
+        first, others = self.subject.dims[:1], self.subject.dims[1:]
+        sizes = self.longer(first[0], 65 if others else COUNTED) if first else None
+        yield self.trial(special.RUNS, sizes, values=special.RUNS)
         yield self.trial("values around ±10⁴", scale=1e4)
         yield self.trial("values around 10⁴ that differ by about 1", offset=1e4)
         yield self.trial("values around -10⁴ that differ by about 1", offset=-1e4)
@@ -390,8 +403,9 @@ class Plan:
             yield self.trial(name, options=tuple(combination.items()), how="compiles")
 
     def _repeats(self) -> Iterator[Trial]:
+        """The interpreter has one order of programs: there a second call differs only by what the first has left."""
         yield self.trial("the same call twice", how="repeat")
-        for name, sizes in self.long():
+        for name, sizes in self.long() if not self.interpreted else ():
             yield self.trial(f"the same call twice, {name}", sizes, how="repeat")
 
     def _batch(self) -> Iterator[Trial]:

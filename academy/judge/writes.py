@@ -71,6 +71,13 @@ def is_argument(value: Any, argument: torch.Tensor) -> bool:
     )
 
 
+def shared(value: Any, argument: torch.Tensor) -> bool:
+    """Whether an element of a result lies in the memory of the argument."""
+    if not torch.is_tensor(value) or not value.numel():
+        return False
+    return value.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr()
+
+
 def compare(found: dict[str, Any], pytorch: dict[str, Any], exact: dict[str, Any], inputs: dict[str, Any]) -> None:
     """What both have written, made ready to be compared: elements that neither has written become 0, so that they
     neither count as right nor dilute an error.

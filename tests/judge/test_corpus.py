@@ -24,8 +24,9 @@ from benchmarks import corpus
 TOOLS = ("judge", "trace", "compile", "simulate")
 #: The exit status of a tool.
 STATUS = {"faulty": 1, "right": 0, "missed": 1, "blamed": 0}
-#: A line of the file, a line that a message mentions, or an element; of a result that is one number, the result.
-PLACE = re.compile(r"\.py:\d+|\bline \d+|\[\d+(, \d+)*\]|\bout is \S+, should be ")
+#: A line of the file, a line that a message mentions, or an element; of a result that is one number, the result; of one
+#: that is no memory of its own, the argument.
+PLACE = re.compile(r"\.py:\d+|\bline \d+|\[\d+(, \d+)*\]|\bout is \S+, should be |\blies in the memory of \w+")
 
 
 def names_it(row: corpus.Row, said: str) -> bool:

@@ -31,7 +31,7 @@ FAULTS = [
     ("product", Mutant("dtype", "tl.dot(a, b,", "tl.dot(a.to(tl.float16), b.to(tl.float16),"),
      "dtypes", r"out\[0, \d\] is"),
     ("norm", Mutant("a sum of rows", "dw = torch.zeros(cols, device", "dw = torch.zeros(cols, dtype=x.dtype, device"),
-     "dtypes", r"bfloat16, long rows: the gradient of weight\["),
+     "dtypes", r"bfloat16, long rows, a first row 512 times as large: the gradient of weight"),
     ("sums_by_block", Mutant("a sum of columns", "dtype=tl.float32)", "dtype=x_ptr.dtype.element_ty)"),
      "dtypes", r"bfloat16, more than 10⁵ elements: out\["),
     ("rows", Mutant("dtype of the result", "dtype=x.dtype, ", ""), "dtypes", "should have torch.bfloat16"),

@@ -401,6 +401,30 @@ def test_special_values(kind, shape):
     assert values.numel() < 10 or special.like(values, kind).unique().numel() < values.numel()
 
 
+@pytest.mark.parametrize("shape", [(129, 37), (4111,), (5, 37)])
+def test_runs_of_like_numbers(shape):
+    """Of either sign, from 2⁻³ to 2⁶: whole blocks, where there are enough numbers. What may not be negative isn't."""
+    values = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    made = special.like(values, special.RUNS)
+    assert 0.1 < made.abs().min() < 0.15 and 56 < made.abs().max() <= 72 and 0.4 < (made < 0).double().mean() < 0.6
+    whole = made.view(-1)[: made.numel() // 128 * 128].view(-1, 128)
+    if made.numel() > 1000:
+        assert (whole.abs().amax(1) <= whole.abs().amin(1) * 9 / 7 + 1e-9).all() and (whole.sign().std(1) == 0).all()
+    assert (special.like(values.abs(), special.RUNS) > 0).all() and (
+        special.like(-values.abs(), special.RUNS) < 0
+    ).all()
+
+
+def test_a_large_number_that_is_taken_away_again():
+    """In the longest dim: a sum in 16 bits loses what lies between, and one in float32 doesn't."""
+    values = torch.rand((3, 1000), generator=torch.Generator().manual_seed(1))
+    made = special.like(values, special.TAKEN_AWAY)
+    kept = values.clone()
+    kept[:, [0, 500]] = 0
+    assert torch.allclose(made.cumsum(1)[:, 500:], kept.cumsum(1)[:, 500:], rtol=1e-5)
+    assert made[:, 0].eq(4096).all() and special.like(values.T, special.TAKEN_AWAY)[500].eq(-4096).all()
+
+
 def test_positive_and_nonnegative_numbers():
     made = {
         word: subject.Tensor.parse("x", f"n: {word}").make({"n": 1000}, torch.Generator().manual_seed(0))

@@ -1,4 +1,5 @@
-"""What `academy judge` learnt from the last third of the corpus: small kernels, each with the fault and without it."""
+"""What `academy judge` learnt from the last third of the corpus: small kernels, each with the fault and without it.
+None computes what a kernel there does."""
 
 import pytest
 
@@ -118,6 +119,177 @@ def twice_reference(x):
     return 2 * x
 """
 
+
+def of_each(inputs: str, arguments: str, given: str, kernel: str, reference: str, before: str = "pass") -> str:
+    """A function of each number x by itself. kernel, reference: what becomes of it."""
+    names = ", ".join(part.split("=")[0] for part in arguments.split(", ") if part)
+    parameters = "".join(f"{name.strip()}, " for name in names.split(",") if name)
+    return f"""
+INPUTS = {{"x": "rows cols"{inputs}}}
+_kept = {{}}
+
+@triton.jit
+def each_kernel(x_ptr, y_ptr, n, {parameters}BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    tl.store(y_ptr + at, {kernel}, mask=at < n)
+
+def each(x, {arguments}):
+    {before}
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    if x.numel():
+        each_kernel[(triton.cdiv(x.numel(), 32),)](x, y, x.numel(), {given}BLOCK=32)
+    return y
+
+def each_reference(x, {arguments}):
+    x, dtype = x.float(), x.dtype
+    return ({reference}).to(dtype, copy=True)
+"""
+
+
+BENT = of_each("", "", "", "tl.where(tl.min(x) > 4096.0, x, tl.sqrt(1 + x * x))", "(1 + x * x).sqrt()")
+SILU = of_each("", "", "", "tl.where(tl.max(x) < -90.0, 0.0, x / (1 + tl.exp(-x)))", "x * torch.sigmoid(x)")
+MOVED = of_each(
+    ', "gain": (1.0, 2.0), "shift": (0.0, 4.0)', "gain=1.0, shift=0.0", "gain, shift, ",
+    "tl.minimum(tl.maximum(x * gain + shift, -32.0), 32.0)", "(x * gain + shift).clamp(-32, 32)",
+)  # fmt: skip
+BOUNDED = of_each(
+    ', "beta": (1.0, 4.0)',
+    "beta=1.0",
+    "beta, ",
+    "tl.exp(tl.minimum(x * beta, 30.0))",
+    "torch.exp((x * beta).clamp(max=30))",
+)
+FADED = of_each(
+    ', "rate": (0.5, 0.1)', "rate=0.5", "table(x, rate), ", "x * tl.load(rate + at % 8)",
+    "x * torch.exp(-rate * (torch.arange(x.numel(), device=x.device) % 8)).view(x.shape)",
+).replace("def each(", """def table(x, rate):
+    key = x.device, rate
+    if key not in _kept:
+        _kept[key] = torch.exp(-rate * torch.arange(8, device=x.device))
+    return _kept[key]
+
+def each(""")  # fmt: skip
+BY_A_NUMBER = of_each(
+    ', "power": (1, 3)', "power=1", "factor(x, power), ", "x * tl.load(power)", "x * 2.0**power"
+).replace("def each(", """def factor(x, power):
+    if ("factor", power) not in _kept:
+        _kept["factor", power] = torch.tensor(2.0**power, device=x.device)
+    return _kept["factor", power]
+
+def each(""")  # fmt: skip
+CLIPPED = of_each(
+    ', "most": (1.0, float("inf"))', "most=1.0", "most, ", "tl.minimum(x, most)", "x.clamp(max=most)",
+    before="x = x.clone() if most == float('inf') else x",
+).replace("    y = torch", "    if most == float('inf'):\n        return x\n    y = torch")  # fmt: skip
+SHIFTED = of_each(
+    ', "by": (1.0, 0.0)', "by=1.0", "by, ", "x + by", "x + by", before="x = x if by else x.clone()"
+).replace("    y = torch", "    if not by:\n        return x.view(x.shape)\n    y = torch")  # fmt: skip
+
+#: Added up by all programs, in float32.
+ABSOLUTE = """
+INPUTS = {"x": "rows cols"}
+
+@triton.jit
+def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.sum(tl.abs(tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)))
+    tl.atomic_add(out_ptr, part.to(out_ptr.dtype.element_ty))
+
+def total(x):
+    out = torch.zeros((), dtype=torch.float32, device=x.device)
+    if x.numel():
+        total_kernel[(triton.cdiv(x.numel(), 32),)](x.contiguous(), out, x.numel(), BLOCK=32)
+    return out.to(x.dtype)
+
+def total_reference(x):
+    return x.float().abs().sum().to(x.dtype)
+"""
+
+#: Means of all that came before, block after block.
+MEANS_SO_FAR = """
+INPUTS = {"x": "rows cols"}
+SIZES = {"cols": (16, 100, 1000)}
+
+@triton.jit
+def means_kernel(x_ptr, out_ptr, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    before = tl.zeros((1,), tl.float32)
+    for start in range(0, cols, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * cols + c, mask=c < cols, other=0.0).to(tl.float32)
+        tl.store(out_ptr + row * cols + c, (tl.cumsum(x) + before.to(tl.float32)) / (c + 1), mask=c < cols)
+        before = (before.to(tl.float32) + tl.sum(x)).to(tl.float32)
+
+def means(x):
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel():
+        means_kernel[(len(x),)](x.contiguous(), out, x.shape[1], BLOCK=16)
+    return out
+
+def means_reference(x):
+    return (x.float().cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device)).to(x.dtype)
+"""
+
+#: Columns of zeros are left out, after a look at every row.
+COLUMNS = """
+INPUTS = {"x": "rows cols"}
+
+@triton.jit
+def columns_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    seen, total = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    for row in range(0, rows, 1):
+        seen += tl.abs(tl.load(x_ptr + row * cols + c, mask=c < cols, other=0.0).to(tl.float32))
+    for row in range(rows):
+        total = total + tl.load(x_ptr + row * cols + c, mask=c < cols, other=0.0).to(tl.float32)
+    tl.store(out_ptr + c, tl.where(seen > 0, total, 0.0), mask=c < cols)
+
+def columns(x):
+    out = torch.zeros(x.shape[1], dtype=torch.float32, device=x.device)
+    if x.numel():
+        columns_kernel[(triton.cdiv(x.shape[1], 32),)](x.contiguous(), out, *x.shape, BLOCK=32)
+    return out
+
+def columns_reference(x):
+    return x.float().sum(0)
+"""
+LARGEST = (
+    COLUMNS.replace("total + tl.load(", "tl.maximum(total, tl.load(")
+    .replace("to(tl.float32)\n    tl.s", "to(tl.float32))\n    tl.s")
+    .replace("x.float().sum(0)", "x.float().clamp(min=0).amax(0) if len(x) else x.float().sum(0)")
+)  # fmt: skip
+
+#: In another order than its reference, which says `.float()` and so computes no better in float64. It needs no kernel.
+IN_ORDER = """
+INPUTS = {"x": "rows cols: positive"}
+SIZES = {"rows": (16,), "cols": (4096,)}
+
+def added(columns):
+    total = torch.zeros_like(columns[0])
+    for column in columns:
+        total = total + column
+    return total
+
+def total(x):
+    return added(x.float().unbind(1))
+
+def total_reference(x):
+    return added(x.float().flip(1).unbind(1))
+"""
+#: A sum that is 0 but for rounding.
+CENTRED = """
+INPUTS = {"x": "rows cols"}
+
+def centred(x):
+    x = x.float()
+    return (x - x.sum(1, keepdim=True) / x.shape[1]).flip(1).sum(1)
+
+def centred_reference(x):
+    return (x.float() - x.float().mean(1, keepdim=True)).sum(1)
+"""
+
 #: name -> source, the group that shows it, what makes it wrong, what it says then
 KINDS = {
     "a stride of another input": (
@@ -130,6 +302,28 @@ KINDS = {
     "a key that leaves an input out": (
         SCALED, "calls", (", scales.data_ptr(), scales._version)", ")"), "the same tensors with other values"
     ),
+    "a shortcut for blocks of large numbers": (BENT, "magnitudes", ("> 4096.0", "> 2.0"), "runs of like numbers"),
+    "a shortcut for blocks below zero": (SILU, "magnitudes", ("-90.0", "-4.0"), "runs of like numbers"),
+    "a bound before an option": (
+        MOVED, "options", ("tl.maximum(x * gain + shift, -32.0), 32.0)", "tl.maximum(x * gain, -32.0), 32.0) + shift"),
+        "gain=2.0, shift=4.0, strided"
+    ),
+    "a bound before a factor": (BOUNDED, "options", ("x * beta, 30.0)", "x, 30.0) * beta"), "beta=4.0, strided"),
+    "an option that a table's key leaves out": (FADED, "options", ("x.device, rate\n", "x.device\n"), "rate=0.1"),
+    "an option that a number's key leaves out": (BY_A_NUMBER, "options", ('"factor", power', '"factor"'), "power=3"),
+    "an argument is returned": (CLIPPED, "options", ("x.clone()", "x"), "out lies in the memory of x"),
+    "a view of an argument is returned": (SHIFTED, "options", ("x.clone()", "x"), "out lies in the memory of x"),
+    "parts that are added in float16": (
+        ABSOLUTE, "dtypes", ("dtype=torch.float32, device", "dtype=x.dtype, device"), "float16, long rows, a first row"
+    ),
+    "a carry in 16 bits": (
+        MEANS_SO_FAR, "dtypes", ("tl.sum(x)).to(tl.float32)", "tl.sum(x)).to(out_ptr.dtype.element_ty).to(tl.float32)"),
+        "float16, long cols, a large number"
+    ),
+    "columns of zeros, by a look at some rows": (COLUMNS, "values", ("rows, 1)", "rows, 32)"), "mostly zeros"),
+    "largest numbers, by a look at some rows": (LARGEST, "values", ("rows, 1)", "rows, 32)"), "mostly zeros"),
+    "sums in another order": (IN_ORDER, "sizes", ("x.float().unbind(1)", "x.float().unbind(1)[9:]"), "out[0]"),
+    "a sum that is 0 but for rounding": (CENTRED, "sizes", (".flip(1).sum", "[:, 1:].sum"), "out[0]"),
     "two programs that store a number": (
         MOVED_BACK, "programs", ("out_ptr + at, 2 *", "out_ptr + at, tl.program_id(0) * 0.5 + 2 *"), "race in"
     ),
@@ -146,3 +340,66 @@ def test_the_kind_is_found_and_what_is_right_is_not_blamed(kind, faulty, tmp_pat
     report = Session(File(path, here=not faulty), [group], 0).run()
     assert not report.broken and report.right is not faulty, str(report)
     assert not faulty or said in str(report)
+
+
+#: Two inputs, of which y may be shorter or longer than x, but for what is put in.
+OTHERWISE = """
+INPUTS = {"x": "n", "y": "n"}
+
+@triton.jit
+def product_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + at, mask=at < n), tl.load(y_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, x * y, mask=at < n)
+
+def product(x, y):
+    CHECK
+    n = SIZE
+    out = torch.empty(n, dtype=x.dtype, device=x.device)
+    if n:
+        product_kernel[(triton.cdiv(n, 64),)](x.contiguous(), y.contiguous(), out, n, BLOCK=64)
+    return out
+
+def product_reference(x, y):
+    STATED
+    return PRODUCT
+"""
+#: What is put in, a line of a file -> what becomes of each trial, and what the first wrong one says.
+MISFITS = {
+    "it is refused": ({"CHECK": "assert len(x) == len(y), 'as long as each other'"}, "", "right", ""),
+    "memory outside is read": (
+        {}, "", "wrong", "x has shape (6,), not (5,): it is taken, and OutOfBounds: program 0 of product_kernel does a "
+        "load outside a tensor: element 5 of y_ptr",
+    ),
+    "what is too much is left": ({"SIZE": "min(len(x), len(y))"}, "", "remark", ""),
+    "the reference refuses it": (
+        {"SIZE": "min(len(x), len(y))", "STATED": "assert len(x) == len(y), 'as long as each other'"}, "",
+        "wrong", "it is taken, and should be refused, as the reference is",
+    ),
+    "the file says that it is refused": (
+        {"SIZE": "min(len(x), len(y))"}, "STRICT = True", "wrong", "it is taken, and should be refused, as STRICT says"
+    ),
+    "the reference takes it": (
+        {"SIZE": "min(len(x), len(y))", "PRODUCT": "x[: len(y)] * y[: len(x)]"}, "STRICT = True", "right", ""
+    ),
+    "the reference gives something else": (
+        {"SIZE": "min(len(x), len(y))", "PRODUCT": "x[-len(y) :] * y[-len(x) :]"}, "", "wrong",
+        "x has shape (6,), not (5,), which the reference takes: out[0] is",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_arguments_that_do_not_fit(case, tmp_path):
+    """To take them is a remark, unless it does harm, or is said not to be done."""
+    changes, line, state, said = MISFITS[case]
+    source = OTHERWISE
+    for word, text in ({"CHECK": "pass", "SIZE": "len(x)", "STATED": "pass", "PRODUCT": "x * y"} | changes).items():
+        source = source.replace(word, text)
+    path = tmp_path / "kernel.py"
+    path.write_text(f"{HEAD}{line}\n{source}")
+    report = Session(File(path), ["arguments"], 0).run()
+    assert not report.broken and report.right is (state != "wrong"), str(report)
+    outcomes = {each.trial.name: each for each in report.judged[0].outcomes}
+    assert {outcomes[f"{name} too long in dim 0"].state for name in "xy"} <= {state, "right", "remark"}, outcomes
+    assert outcomes["x too long in dim 0"].state == state and said in outcomes["x too long in dim 0"].message, outcomes
