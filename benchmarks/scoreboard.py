@@ -3,8 +3,9 @@
 `python benchmarks/scoreboard.py` gives every kernel of the corpus to every judge: `academy judge`, and those of
 `benchmarks/peers.py`, which it clones into `$ACADEMY_PEERS` (`~/.cache/academy-peers`). It needs no GPU, goes on where
 it was stopped, and writes `docs/guides/judged/scoreboard.json` and the tables of the guide. With `--last` it is about
-`tests/corpus/last`, which was written last, and given to `academy judge` once, and writes `last.json`. triton-viz, and
-what it imports, must be installed in a folder beside the checkouts: `pip install --target $ACADEMY_PEERS/site …`.
+`tests/corpus/last`, which was written last, and given to `academy judge` once, and writes `last.json`. With `--since`
+`academy judge` gets that third as it is now, which makes `since.json` beside that count. triton-viz, and what it
+imports, must be installed in a folder beside the checkouts: `pip install --target $ACADEMY_PEERS/site …`.
 
 To add a judge, write a function in `benchmarks/peers.py` that raises `Found`, and name it in `JUDGES` there. To add a
 fault, put a file and a line into `tests/corpus`, whose `README.md` says how.
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -32,6 +35,7 @@ from academy.bench import experiment  # noqa: E402
 from academy.compiler import stand_in, tuning  # noqa: E402
 from academy.files.textfiles import write_text  # noqa: E402
 from academy.judge import process, subject  # noqa: E402
+from academy.judge.session import File, Session  # noqa: E402
 from academy.judge.trials import GROUPS, ON_A_CARD, USUAL  # noqa: E402
 from academy.results import store  # noqa: E402
 from benchmarks import corpus, peers  # noqa: E402
@@ -121,11 +125,23 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kernels whose path has this in it")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing afterwards (default: 600)")
     parser.add_argument("--again", action="store_true", help="rows that are there, too")
+    since = f"the last third, by {OURS} as it is now: what it has learnt since the count"
+    parser.add_argument("--since", action="store_true", help=since)
     parser.add_argument("--last", action="store_true", help=f"the last third, by all but {OURS}: that count stays")
     options = parser.parse_args()
     last, rows = options.last, kept(options.last)
     known = [case for case in cases(last) if options.only in case.name]
     end, names = time.monotonic() + 60 * options.minutes, options.judge or list(OTHERS if last else NAMES)
+    if options.since:
+        known = [case for case in cases(last=True) if options.only in case.name]
+        for case in known:
+            if time.monotonic() < end and (options.again or case.name not in since_rows()):
+                row = learnt(case)
+                print(
+                    f"{row['seconds']:6.1f} s  {row['verdict']:7} {case.name} {row.get('message', '')[:90]}", flush=True
+                )
+                save_since(since_rows() | {case.name: row})
+        return
     if last and OURS in names:
         parser.error(f"--last --judge {OURS!r}: what was counted once isn't counted again")
     for case, name, (word, said, seconds) in judged(known, names, {} if options.again else rows, end):
@@ -181,6 +197,62 @@ def save(rows: dict[str, dict], last: bool = False) -> None:
     write_text(PAGE / f"{name}.txt", table(judges))
     write_text(PAGE / f"{name}-faults.txt", every(ordered, known, faulty=True))
     write_text(PAGE / f"{name}-right.txt", every(ordered, known, faulty=False))
+
+
+# ---------------------------------------------------------------- what has been learnt since the count
+SINCE = PAGE / "since.json"
+
+
+def learnt(case: Row) -> dict[str, Any]:
+    """The verdict of now, with all groups, or those that the manifest names, until the first wrong trial. A fault that
+    the manifest counts as missed is so where another one is found. seconds: of processor time, of all processes."""
+    process.warm_up()
+    rest = [name for name in USUAL if name not in FIRST and name not in ON_A_CARD]
+    asked = case.groups.split(",") if case.groups else [*FIRST, *rest]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    word, said = "passed", ""
+    for group in asked:
+        session = Session(File(case.path), [group], 0)
+        with contextlib.closing(session.walk()) as walk:
+            if bad := next((outcome for outcome in walk if outcome.bad), None):
+                word, said = "found", f"{bad.trial}: {bad.message}"
+                break
+    if case.expected == "missed" and said:
+        word, said = "passed", f"refused for something else: {said}"
+    said = " ".join(said.replace(f"{ROOT}/", "").split())[:160]
+    seconds = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 1)
+    return dict(verdict=word, **dict(message=said) if said else {}, seconds=seconds)
+
+
+def since_rows() -> dict[str, dict]:
+    return json.loads(SINCE.read_text("utf-8"))["rows"] if SINCE.is_file() else {}
+
+
+def save_since(rows: dict[str, dict]) -> None:
+    known = [case for case in cases(last=True) if case.name in rows]
+    content = {"day": datetime.date.today().isoformat(), "versions": experiment.versions("triton-academy")}
+    content |= {"rows": {case.name: rows[case.name] for case in known}}
+    write_text(SINCE, store.dumps(content) + "\n")
+    write_text(SINCE.with_suffix(".txt"), since_table(content, kept(last=True)))
+
+
+def since_table(content: dict[str, Any], counted_once: dict[str, dict]) -> str:
+    """Markdown: what is found and blamed now, and each kernel of which that has changed, or should change."""
+    found: dict[bool, list[bool]] = {True: [], False: []}
+    lines = [["kernel", "when it was counted", "now"], ["---"] * 3]
+    for case in cases(last=True):
+        if now := content["rows"].get(case.name):
+            found[case.faulty].append(now["verdict"] == "found")
+            then = counted_once[case.name][OURS]["verdict"] == "found"
+            words = ("missed", "found") if case.faulty else ("passed", "blamed")
+            said = f": {now['message']}".replace("|", "\\|") if "message" in now else ""
+            if then is not found[case.faulty][-1] or then is not case.faulty:
+                lines.append([f"`{case.path.stem}`", words[then], f"{words[found[case.faulty][-1]]}{said}"])
+    told = (
+        f"On {content['day']} `academy judge` finds **{sum(found[True])} of {len(found[True])}** of these faults, and "
+    )
+    told += f"blames **{sum(found[False])} of {len(found[False])}** right kernels. They are no longer unseen."
+    return "\n".join([told, "", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
 
 
 # ---------------------------------------------------------------- the tables
