@@ -152,7 +152,7 @@ def scales_of(scale_tensor, page, slot, mask):
 # ## The launcher
 #
 # Keys without pages are one sequence, whose new tokens are all queries. A longer walk along the queries saves loads of
-# keys, and leaves fewer programs.
+# keys, and leaves fewer programs. On a card with little shared memory no query is loaded ahead.
 @opaque(
     "(Tensor q, Tensor cache, Tensor weights, Tensor? k_scale, Tensor? start, Tensor? end, Tensor? lengths, "
     "Tensor? block_table) -> Tensor",
@@ -174,7 +174,8 @@ def indexer_logits_forward(q, cache, weights, k_scale, start, end, lengths, bloc
             bound(lengths), (None, 0, 0) if block_table is None else (block_table, *block_table.stride()), logits,
             tuple(cache.shape[:2]), T, S, H=H, D=D, INPUT_PRECISION=input_precision(), BLOCK_T=BLOCK_T,
             BLOCK_N=BLOCK_N, BLOCK_H=BLOCK_H, BLOCK_D=max(32, triton.next_power_of_2(D)),
-            num_warps=8 if BLOCK_H == 128 else 4, num_stages=1 if float32 else 3,
+            num_warps=8 if BLOCK_H == 128 else 4,
+            num_stages=1 if float32 or device.shared_memory(q.device.index) < 2**17 else 3,
         )  # fmt: skip
     return logits
 
