@@ -167,11 +167,10 @@ def step_kernel(
 
 # ## The launchers
 #
-# Square tiles of 128 in 16 bits, with 64 columns in each round of the loop: three rounds in flight take 96 KiB of
-# shared memory, so two programs fit on an SM of a data-centre card, and one on any card. A matrix with a short edge has
-# few such tiles, and most SMs would wait, so up to 1024 rows they are smaller. The choice depends on one matrix alone,
-# and so its bits don't depend on the batch. float32 has no tensor cores, unless PyTorch allows TF32, and needs more
-# room.
+# Square tiles of 128 in 16 bits, with 64 columns in each round of the loop: with two rounds in flight that is 64 KiB of
+# shared memory, so at least one program fits on an SM of any card. A matrix with a short edge has few such tiles, and
+# most SMs would wait, so up to 1024 rows they are smaller. The choice depends on one matrix alone, and so its bits
+# don't depend on the batch. float32 has no tensor cores, unless PyTorch allows TF32, and needs more room.
 def tile_options(m, dtype, BLOCK=None, BLOCK_K=None):
     checks.power_of_two(BLOCK=BLOCK, BLOCK_K=BLOCK_K)
     most = 128 if m > 1024 and dtype != torch.float32 else 64

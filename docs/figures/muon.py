@@ -15,8 +15,8 @@ def path():
         "newton_schulz",
         "Where does a singular value end after five rounds?",
         "Make σ small, then move it slowly past 1, for both sets of polynomials.",
-        "Left, the path of one singular value: each round puts it through the next polynomial (red: outside of the "
-        "picture). Right, where every singular value from 0 to 1 ends. The green lines are at 1.",
+        "First, the path of one singular value: each round puts it through the next polynomial (red: outside of the "
+        "picture). Then, where every singular value from 0 to 1 ends. The green lines are at 1.",
         (
             Control("sigma", "σ, thousandths", 50, 1, 1050),
             Control("which", "Polynomials", "Keller Jordan", choices=tuple(schedules)),

@@ -15,13 +15,12 @@ import triton.language as tl
 @triton.jit
 def gram_kernel(a_ptr, c_ptr, M, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
     pid_m, pid_n = tl.program_id(0), tl.program_id(1)
-    if pid_m < pid_n:
-        return
+    lower = pid_m >= pid_n
     offs_m = pid_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = pid_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     offs_k = tl.arange(0, BLOCK_K)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for k in range(0, K, BLOCK_K):
+    for k in range(0, tl.where(lower, K, 0), BLOCK_K):
         inside = k + offs_k < K
         a = tl.load(
             a_ptr + offs_m[:, None] * K + (k + offs_k)[None, :],
@@ -34,7 +33,7 @@ def gram_kernel(a_ptr, c_ptr, M, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
             other=0.0,
         )
         acc = tl.dot(a, b, acc, input_precision="ieee")
-    mask = (offs_m < M)[:, None] & (offs_n < M)[None, :] & (offs_m[:, None] >= offs_n[None, :])
+    mask = lower & (offs_m < M)[:, None] & (offs_n < M)[None, :] & (offs_m[:, None] >= offs_n[None, :])
     tl.store(c_ptr + offs_m[:, None] * M + offs_n[None, :], acc, mask=mask)
     tl.store(c_ptr + offs_n[None, :] * M + offs_m[:, None], acc, mask=mask & (offs_m[:, None] > offs_n[None, :]))
 
@@ -58,7 +57,7 @@ KIND = "find the bug"
 ORDER = 4
 HINTS = (
     "Which tiles touch the diagonal, if they are twice as tall as wide? The kernel asks for the numbers of tiles.",
-    "`pid_m < pid_n` means *above the diagonal* only if a tile has as many rows as columns.",
+    "`pid_m >= pid_n` means *on the diagonal or below* only if a tile has as many rows as columns.",
 )
 WHY = """Tile (0, 1) of 16 by 8 has the rows 0 to 15 and the columns 8 to 15. Half of it lies below the diagonal, but
 its numbers say *above*, and nobody computes it. Another condition would do, but a tile's mirror image would still have
@@ -85,7 +84,7 @@ RIGHT = (
     (
         "BLOCK_M, BLOCK_N = 16, 16",
         "BLOCK_M, BLOCK_N = 32, 16",
-        "if pid_m < pid_n:",
-        "if pid_m * BLOCK_M + BLOCK_M <= pid_n * BLOCK_N:",
+        "lower = pid_m >= pid_n",
+        "lower = pid_m * BLOCK_M + BLOCK_M > pid_n * BLOCK_N",
     ),
 )
