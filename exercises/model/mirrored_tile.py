@@ -33,7 +33,7 @@ def gram_kernel(a_ptr, c_ptr, M, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
             other=0.0,
         )
         acc = tl.dot(a, b, acc, input_precision="ieee")
-    mask = lower & (offs_m < M)[:, None] & (offs_n < M)[None, :] & (offs_m[:, None] >= offs_n[None, :])
+    mask = lower & (offs_m < M)[:, None] & (offs_m[:, None] >= offs_n[None, :])
     tl.store(c_ptr + offs_m[:, None] * M + offs_n[None, :], acc, mask=mask)
     tl.store(c_ptr + offs_n[None, :] * M + offs_m[:, None], acc, mask=mask & (offs_m[:, None] > offs_n[None, :]))
 
