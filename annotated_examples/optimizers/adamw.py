@@ -25,7 +25,7 @@ store. A NaN or an infinity in a gradient reaches its own parameter only. The sa
 graph can't capture a step: its tables are made on the host.
 """
 
-from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
 import torch
 import triton
@@ -75,13 +75,39 @@ def one_minus_power(new, n):
     return (1.0 - power).to(tl.float32)
 
 
+# ## A block
+#
+# What happens to some elements of a parameter. `mask` is None where all of them exist.
+@triton.jit
+def update(p_ptr, g_ptr, m_ptr, v_ptr, offs, mask, lr, new1, beta2, new2, eps, decay, c1, c2):
+    p = tl.load(p_ptr + offs, mask=mask).to(tl.float32)
+    g = tl.load(g_ptr + offs, mask=mask).to(tl.float32)
+    m = tl.load(m_ptr + offs, mask=mask)
+    v = tl.load(v_ptr + offs, mask=mask)
+    # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that:
+    # with a $\beta_2$ near 0, `v + (g * g - v)` would lose a small gradient that comes after a large one. Where `v` is
+    # 10⁸, float32 has nothing left of a 1 in `1 - v`. For the same reason $\beta_2$ is handed over as well: in
+    # `1.0 - new2` a small one is lost.
+    m += new1 * (g - m)
+    v = beta2 * v + new2 * (g * g)
+    # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would count as
+    # 10⁻⁴.
+    updated = (1.0 - lr * decay) * p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps)
+    # One rounding, by the store. A bfloat16 moves by at least 0.39 % of itself or not at all. Rounded by itself,
+    # `(1 - lr * decay) * p` would be `p` again, in every step, and the weight would never decay.
+    tl.store(p_ptr + offs, updated, mask=mask)
+    tl.store(m_ptr + offs, m, mask=mask)
+    tl.store(v_ptr + offs, v, mask=mask)
+
+
 # ## The kernel
 #
 # [[figure: optimizers/chunks]]
 #
-# All tensors are cut into chunks of `BLOCK` elements, and a program takes one chunk. Which one? That stands in a second
+# All tensors are cut into chunks, and a program takes one chunk, block by block. Which one? That stands in a second
 # table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of 2³³ elements has many entries, a
-# bias one, and an empty tensor none, which stops nobody else.
+# bias one, and an empty tensor none, which stops nobody else. A chunk is longer than a block, so that the table is
+# short and a program has work for longer than it takes to look up its addresses.
 @triton.jit
 def adamw_kernel(
     table_ptr,  # (6, tensors) int64: addresses of p, g, m, v and the step; lengths
@@ -95,11 +121,13 @@ def adamw_kernel(
     decay,
     DTYPE: tl.constexpr,  # of the parameters and their gradients
     LR_IN_MEMORY: tl.constexpr,
+    ALIGNED: tl.constexpr,  # every tensor begins at a multiple of 16 bytes
+    CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     pid = tl.program_id(0).to(tl.int64)
     which = tl.load(chunks_ptr + 2 * pid)
-    first = tl.load(chunks_ptr + 2 * pid + 1)
+    first = tl.multiple_of(tl.load(chunks_ptr + 2 * pid + 1), CHUNK)
     # An address is an integer of 64 bits. `tl.pointer_type` makes the type of a pointer to such numbers, and `.to` the
     # integer a pointer like any other. Nobody checks either of them. A wrong dtype reads other numbers, and the address
     # of a tensor that was freed since the table was made is somebody else's memory.
@@ -108,49 +136,51 @@ def adamw_kernel(
     m_ptr = tl.load(table_ptr + 2 * tensors + which).to(tl.pointer_type(tl.float32))
     v_ptr = tl.load(table_ptr + 3 * tensors + which).to(tl.pointer_type(tl.float32))
     step_ptr = tl.load(table_ptr + 4 * tensors + which).to(tl.pointer_type(tl.float32))
-    # `first` was int64 in the table, so the offsets are, too. In the example the second chunk of the first tensor has
-    # `pid=1: offs = [4, 5, 6, 7]` and `pid=1: mask = [1, 0, 0, 0]`, because the tensor has five elements.
-    offs = first + tl.arange(0, BLOCK)
-    mask = offs < tl.load(table_ptr + 5 * tensors + which)
-
-    p = tl.load(p_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    g = tl.load(g_ptr + offs, mask=mask, other=0.0).to(tl.float32)
-    m = tl.load(m_ptr + offs, mask=mask, other=0.0)
-    v = tl.load(v_ptr + offs, mask=mask, other=0.0)
+    # Of a pointer that is an argument the compiler knows whether 16 bytes can be loaded at a time. Of a number from
+    # memory it knows nothing, so it is told: `tl.multiple_of(x, n)` promises that `x` is a multiple of `n`. The same
+    # for `first`, above.
+    if ALIGNED:
+        p_ptr, g_ptr = tl.multiple_of(p_ptr, 16), tl.multiple_of(g_ptr, 16)
+        m_ptr, v_ptr = tl.multiple_of(m_ptr, 16), tl.multiple_of(v_ptr, 16)
     if LR_IN_MEMORY:
         lr = tl.load(lr)
     step = tl.load(step_ptr).to(tl.int64)
-
-    # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that:
-    # with a $\beta_2$ near 0, `v + (g * g - v)` would lose a small gradient that comes after a large one. Where `v` is
-    # 10⁸, float32 has nothing left of a 1 in `1 - v`. For the same reason $\beta_2$ is handed over as well: in
-    # `1.0 - new2` a small one is lost.
-    m += new1 * (g - m)
-    v = beta2 * v + new2 * (g * g)
-    # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would count as
-    # 10⁻⁴.
     c1 = one_minus_power(new1, step)
     c2 = one_minus_power(new2, step)
-    updated = (1.0 - lr * decay) * p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps)
-    # One rounding, by the store. A bfloat16 moves by at least 0.39 % of itself or not at all. Rounded by itself,
-    # `(1 - lr * decay) * p` would be `p` again, in every step, and the weight would never decay.
-    tl.store(p_ptr + offs, updated, mask=mask)
-    tl.store(m_ptr + offs, m, mask=mask)
-    tl.store(v_ptr + offs, v, mask=mask)
+
+    # `first` was int64 in the table, so the offsets are, too. A mask would keep 16 bytes from being loaded at a time,
+    # so only the last block has one. In the example the second chunk of the first tensor has no whole block, `pid=1:
+    # whole = 4`: `pid=1: offs = [4, 5, 6, 7]` and `pid=1: mask = [1, 0, 0, 0]`, because the tensor has five elements.
+    end = tl.minimum(first + CHUNK, tl.load(table_ptr + 5 * tensors + which))
+    whole = first + (end - first) // BLOCK * BLOCK
+    for start in tl.range(first, whole, BLOCK):
+        offs = start + tl.arange(0, BLOCK)
+        update(p_ptr, g_ptr, m_ptr, v_ptr, offs, None, lr, new1, beta2, new2, eps, decay, c1, c2)
+    if whole < end:
+        offs = whole + tl.arange(0, BLOCK)
+        mask = offs < end
+        update(p_ptr, g_ptr, m_ptr, v_ptr, offs, mask, lr, new1, beta2, new2, eps, decay, c1, c2)
 
 
 # ## The tables
 #
 # They are made on the host and copied to the card, in every step anew: a gradient is usually another tensor than in the
-# step before, and an address that was kept would be that of freed memory.
-def tables(params, grads, exp_avgs, exp_avg_sqs, steps, *, BLOCK=1024):
-    """`(table, chunks)` on the device of the tensors, which are contiguous. steps: a tensor for each parameter."""
-    checks.power_of_two(BLOCK=BLOCK)
+# step before, and an address that was kept would be that of freed memory. The host must not wait for the card. So both
+# tables go there in one copy, from *pinned* memory, which a card can read by itself while the host goes on.
+def tables(params, grads, exp_avgs, exp_avg_sqs, steps, *, CHUNK=8192):
+    """`(table, chunks, aligned)`, both tables on the device of the tensors, which are contiguous. steps: a tensor for
+    each parameter. aligned: whether all of the others begin at a multiple of 16 bytes."""
+    checks.power_of_two(CHUNK=CHUNK)
     rows = [[x.data_ptr() for x in some] for some in (params, grads, exp_avgs, exp_avg_sqs, steps)]
-    lengths = [x.numel() for x in params]
-    chunks = [(which, first) for which, length in enumerate(lengths) for first in range(0, length, BLOCK)]
-    on = dict(dtype=torch.int64, device=params[0].device)
-    return torch.tensor([*rows, lengths], **on), torch.tensor(chunks, **on).reshape(-1, 2)
+    table = torch.tensor([*rows, [x.numel() for x in params]])
+    aligned = not (table[:4] % 16).any()
+    counts = (table[5] + CHUNK - 1) // CHUNK
+    which = torch.repeat_interleave(counts)
+    first = (torch.arange(len(which)) - (counts.cumsum(0) - counts)[which]) * CHUNK
+    both = torch.cat([table.flatten(), torch.stack([which, first], 1).flatten()])
+    if params[0].is_cuda:
+        both = both.pin_memory().to(params[0].device, non_blocking=True)
+    return both[: table.numel()].view(table.shape), both[table.numel() :].view(-1, 2), aligned
 
 
 # ## The launcher
@@ -162,35 +192,44 @@ def tables(params, grads, exp_avgs, exp_avg_sqs, steps, *, BLOCK=1024):
     lambda *tensors: None,
 )
 def adamw_launch_(
-    params, grads, exp_avgs, exp_avg_sqs, steps, lr_tensor, lr, beta1, beta2, eps, weight_decay, *, BLOCK=1024
-):
+    params, grads, exp_avgs, exp_avg_sqs, steps, lr_tensor, lr, beta1, beta2, eps, weight_decay,
+    *, CHUNK=8192, BLOCK=2048,
+):  # fmt: skip
     """One launch for contiguous parameters of one dtype. steps: a tensor for each, already increased by 1."""
-    table, chunks = tables(params, grads, exp_avgs, exp_avg_sqs, steps, BLOCK=BLOCK)
+    checks.power_of_two(BLOCK=BLOCK)
+    table, chunks, aligned = tables(params, grads, exp_avgs, exp_avg_sqs, steps, CHUNK=CHUNK)
     if len(chunks):
         adamw_kernel[(len(chunks),)](
             table, chunks, len(params), lr if lr_tensor is None else lr_tensor, 1 - beta1, beta2, 1 - beta2, eps,
             weight_decay, DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
-            LR_IN_MEMORY=lr_tensor is not None, BLOCK=BLOCK,
+            LR_IN_MEMORY=lr_tensor is not None, ALIGNED=aligned, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8,
         )  # fmt: skip
 
 
 # ## Arguments
 #
 # What a program writes to must be its own: the same parameter twice would be updated by two programs at once.
+#
+# A model has hundreds of parameters, and each has four tensors. If a check of one took ten microseconds, as elsewhere
+# in this book, the host would be busy longer than the card. So they are compared in one expression, and looked at
+# closely only where that finds something.
 def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight_decay):
     named = dict(params=params, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs)
-    if not isinstance(steps, torch.Tensor):
-        named["steps"] = steps
-    for name, some in named.items():
-        if not isinstance(some, (list, tuple)):
-            raise TypeError(f"{name} must be a list of tensors, got {type(some).__name__}")
-        if len(some) != len(params):
-            raise ValueError(f"{name} must have one tensor for each of the {len(params)} of params, got {len(some)}")
+    if isinstance(steps, torch.Tensor):
+        checks.lists_of_tensors(**named)
+        checks.tensors(steps=steps)
+        numbers = dict(steps=steps)
+    else:
+        checks.lists_of_tensors(**named, steps=steps)
+        numbers = {f"steps[{at}]": step for at, step in enumerate(steps) if step.dim() or step.dtype != torch.float32}
+    # Only a weight that is a leaf may require a gradient: a step isn't differentiable.
+    recorded = autograd.needs_frame(*grads, *exp_avgs, *exp_avg_sqs, *(p for p in params if not p.is_leaf))
     for at, (p, g, m, v) in enumerate(zip(params, grads, exp_avgs, exp_avg_sqs)):
-        names = [f"{name}[{at}]" for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")]
+        usual = p.dtype is g.dtype and m.dtype is v.dtype is torch.float32 and p.shape == g.shape == m.shape == v.shape
+        if not recorded and usual and p.dtype in (torch.float32, torch.bfloat16):
+            continue
+        names = [f"{name}[{at}]" for name in named]
         these = dict(zip(names, (p, g, m, v)))
-        checks.tensors(**these)
-        # Only a weight that is a leaf may require a gradient: a step isn't differentiable.
         checks.no_gradient(
             "adamw_", **{name: x for name, x in these.items() if x is not p or not (p.is_leaf and p.requires_grad)}
         )
@@ -198,12 +237,11 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
         checks.same_dtype(**{names[0]: p, names[1]: g})
         checks.dtypes((torch.float32,), **{names[2]: m, names[3]: v})
         checks.same_shape(**these)
-    for at, step in enumerate([steps] if isinstance(steps, torch.Tensor) else steps):
-        checks.tensors(**{f"steps[{at}]": step})
-        checks.dtypes((torch.float32,), **{f"steps[{at}]": step})
-        checks.shape(f"steps[{at}]", step, (), "one number")
+    for name, step in numbers.items():
+        checks.dtypes((torch.float32,), **{name: step})
+        checks.shape(name, step, (), "one number")
     written = [*params, *exp_avgs, *exp_avg_sqs]
-    if any(stride == 0 and size > 1 for x in written for stride, size in zip(x.stride(), x.shape)):
+    if any(0 in x.stride() and 0 in [s for s, n in zip(x.stride(), x.shape) if n > 1] for x in written):
         raise ValueError("params, exp_avgs and exp_avg_sqs must not be expanded, because they are written to")
     places = [x.data_ptr() for x in written if x.numel()] if not torch.compiler.is_compiling() else []
     if len(set(places)) < len(places):
@@ -319,7 +357,7 @@ def EXAMPLE():
     grads = [torch.full_like(params[0], 2.0), torch.full_like(params[1], -0.001)]
     averages = [[torch.zeros_like(p) for p in params] for _ in range(2)]
     step = torch.ones((), device=device.DEVICE)
-    adamw_launch_(params, grads, *averages, [step] * 2, None, 0.1, 0.9, 0.999, 1e-8, 0.0, BLOCK=4)
+    adamw_launch_(params, grads, *averages, [step] * 2, None, 0.1, 0.9, 0.999, 1e-8, 0.0, CHUNK=4, BLOCK=4)
 
 
 if __name__ == "__main__":

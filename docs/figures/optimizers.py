@@ -13,7 +13,7 @@ def chunks():
     from annotated_examples.optimizers import adamw
 
     tensors = [torch.zeros(length) for length in LENGTHS]
-    made = adamw.tables(tensors, tensors, tensors, tensors, [torch.zeros(())] * len(tensors), BLOCK=BLOCK)[1].tolist()
+    made = adamw.tables(tensors, tensors, tensors, tensors, [torch.zeros(())] * len(tensors), CHUNK=BLOCK)[1].tolist()
     panel, size = Panel(40 + 56 * len(NAMES), "Four tensors in chunks of 4"), 26
     for number, (name, length) in enumerate(zip(NAMES, LENGTHS)):
         y = 34 + 56 * number
