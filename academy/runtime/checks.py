@@ -107,7 +107,8 @@ def lists_of_tensors(**named: Sequence[torch.Tensor]) -> None:
 
     A model has hundreds: one takes half a microsecond, and gets a name only if it is wrong.
     """
-    inside = not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
+    compiling = torch.compiler.is_compiling()
+    inside = not compiling and peek_interpreter_stack() is not None
     first = next(iter(named))
     for name, some in named.items():
         if not isinstance(some, (list, tuple)):
@@ -117,7 +118,7 @@ def lists_of_tensors(**named: Sequence[torch.Tensor]) -> None:
             raise ValueError(f"{name} must have one tensor for each of the {count} of {first}, got {len(some)}")
         for at, value in enumerate(some):
             usual = isinstance(value, torch.Tensor) and getattr(value, HERE) and value.layout is STRIDED
-            if inside or not usual or value.is_nested or value.is_neg():
+            if inside or not usual or value.is_nested or not compiling and value.is_neg():
                 tensors(**{f"{name}[{at}]": value})
 
 

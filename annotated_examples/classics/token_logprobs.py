@@ -210,7 +210,7 @@ def in_sequences(logits):
 def add_piece(x, tokens, state, results, start, vocab, temperature, ignore_index, BLOCK_N, first):
     token_logprobs_forward_kernel[(len(state),)](
         x, tokens, state, *results, x.shape[1], x.stride(0), x.stride(1), start, x.shape[2], vocab, ignore_index,
-        float(temperature), BLOCK_N=BLOCK_N, FIRST=first, num_warps=8,
+        float(temperature), BLOCK_N=BLOCK_N, FIRST=first, num_warps=4,
     )  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def differentiate_piece(upstream, x, tokens, state, dx, start, vocab, temperatur
     dlogprobs, dentropies = (None if each is None else each.reshape(-1).contiguous() for each in upstream)
     token_logprobs_backward_kernel[(len(state), triton.cdiv(x.shape[2], BLOCK_N))](
         dlogprobs, dentropies, x, tokens, state, dx, x.shape[1], x.stride(0), x.stride(1), dx.stride(0), start,
-        x.shape[2], vocab, ignore_index, float(temperature), BLOCK_N=BLOCK_N, num_warps=8,
+        x.shape[2], vocab, ignore_index, float(temperature), BLOCK_N=BLOCK_N, num_warps=4,
     )  # fmt: skip
 
 

@@ -75,39 +75,14 @@ def one_minus_power(new, n):
     return (1.0 - power).to(tl.float32)
 
 
-# ## A block
-#
-# What happens to some elements of a parameter. `mask` is None where all of them exist.
-@triton.jit
-def update(p_ptr, g_ptr, m_ptr, v_ptr, offs, mask, lr, new1, beta2, new2, eps, decay, c1, c2):
-    p = tl.load(p_ptr + offs, mask=mask).to(tl.float32)
-    g = tl.load(g_ptr + offs, mask=mask).to(tl.float32)
-    m = tl.load(m_ptr + offs, mask=mask)
-    v = tl.load(v_ptr + offs, mask=mask)
-    # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that:
-    # with a $\beta_2$ near 0, `v + (g * g - v)` would lose a small gradient that comes after a large one. Where `v` is
-    # 10⁸, float32 has nothing left of a 1 in `1 - v`. For the same reason $\beta_2$ is handed over as well: in
-    # `1.0 - new2` a small one is lost.
-    m += new1 * (g - m)
-    v = beta2 * v + new2 * (g * g)
-    # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would count as
-    # 10⁻⁴.
-    updated = (1.0 - lr * decay) * p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps)
-    # One rounding, by the store. A bfloat16 moves by at least 0.39 % of itself or not at all. Rounded by itself,
-    # `(1 - lr * decay) * p` would be `p` again, in every step, and the weight would never decay.
-    tl.store(p_ptr + offs, updated, mask=mask)
-    tl.store(m_ptr + offs, m, mask=mask)
-    tl.store(v_ptr + offs, v, mask=mask)
-
-
 # ## The kernel
 #
 # [[figure: optimizers/chunks]]
 #
-# All tensors are cut into chunks, and a program takes one chunk, block by block. Which one? That stands in a second
-# table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of 2³³ elements has many entries, a
-# bias one, and an empty tensor none, which stops nobody else. A chunk is longer than a block, so that the table is
-# short and a program has work for longer than it takes to look up its addresses.
+# All tensors are cut into chunks of `CHUNK` elements. A program takes one chunk, `BLOCK` elements at a time. Which chunk?
+# That stands in a second table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of 2³³ elements
+# has many entries, a bias one, and an empty tensor none, which stops nobody else. A chunk is several blocks, so that the
+# table is short, and a program has more to do than to look up its addresses.
 @triton.jit
 def adamw_kernel(
     table_ptr,  # (6, tensors) int64: addresses of p, g, m, v and the step; lengths
@@ -121,13 +96,12 @@ def adamw_kernel(
     decay,
     DTYPE: tl.constexpr,  # of the parameters and their gradients
     LR_IN_MEMORY: tl.constexpr,
-    ALIGNED: tl.constexpr,  # every tensor begins at a multiple of 16 bytes
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     pid = tl.program_id(0).to(tl.int64)
     which = tl.load(chunks_ptr + 2 * pid)
-    first = tl.multiple_of(tl.load(chunks_ptr + 2 * pid + 1), CHUNK)
+    first = tl.load(chunks_ptr + 2 * pid + 1)
     # An address is an integer of 64 bits. `tl.pointer_type` makes the type of a pointer to such numbers, and `.to` the
     # integer a pointer like any other. Nobody checks either of them. A wrong dtype reads other numbers, and the address
     # of a tensor that was freed since the table was made is somebody else's memory.
@@ -136,30 +110,37 @@ def adamw_kernel(
     m_ptr = tl.load(table_ptr + 2 * tensors + which).to(tl.pointer_type(tl.float32))
     v_ptr = tl.load(table_ptr + 3 * tensors + which).to(tl.pointer_type(tl.float32))
     step_ptr = tl.load(table_ptr + 4 * tensors + which).to(tl.pointer_type(tl.float32))
-    # Of a pointer that is an argument the compiler knows whether 16 bytes can be loaded at a time. Of a number from
-    # memory it knows nothing, so it is told: `tl.multiple_of(x, n)` promises that `x` is a multiple of `n`. The same
-    # for `first`, above.
-    if ALIGNED:
-        p_ptr, g_ptr = tl.multiple_of(p_ptr, 16), tl.multiple_of(g_ptr, 16)
-        m_ptr, v_ptr = tl.multiple_of(m_ptr, 16), tl.multiple_of(v_ptr, 16)
+    end = tl.minimum(first + CHUNK, tl.load(table_ptr + 5 * tensors + which))
     if LR_IN_MEMORY:
         lr = tl.load(lr)
     step = tl.load(step_ptr).to(tl.int64)
     c1 = one_minus_power(new1, step)
     c2 = one_minus_power(new2, step)
 
-    # `first` was int64 in the table, so the offsets are, too. A mask would keep 16 bytes from being loaded at a time,
-    # so only the last block has one. In the example the second chunk of the first tensor has no whole block, `pid=1:
-    # whole = 4`: `pid=1: offs = [4, 5, 6, 7]` and `pid=1: mask = [1, 0, 0, 0]`, because the tensor has five elements.
-    end = tl.minimum(first + CHUNK, tl.load(table_ptr + 5 * tensors + which))
-    whole = first + (end - first) // BLOCK * BLOCK
-    for start in tl.range(first, whole, BLOCK):
+    # `first` was int64 in the table, so the offsets are, too. In the example the second chunk of the first tensor has
+    # `pid=1, start=4: offs = [4, 5, 6, 7]` and `pid=1, start=4: mask = [1, 0, 0, 0]`, because the tensor has five
+    # elements.
+    for start in tl.range(first, end, BLOCK):
         offs = start + tl.arange(0, BLOCK)
-        update(p_ptr, g_ptr, m_ptr, v_ptr, offs, None, lr, new1, beta2, new2, eps, decay, c1, c2)
-    if whole < end:
-        offs = whole + tl.arange(0, BLOCK)
         mask = offs < end
-        update(p_ptr, g_ptr, m_ptr, v_ptr, offs, mask, lr, new1, beta2, new2, eps, decay, c1, c2)
+        p = tl.load(p_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + offs, mask=mask, other=0.0).to(tl.float32)
+        m = tl.load(m_ptr + offs, mask=mask, other=0.0)
+        v = tl.load(v_ptr + offs, mask=mask, other=0.0)
+        # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that:
+        # with a $\beta_2$ near 0, `v + (g * g - v)` would lose a small gradient that comes after a large one. Where `v`
+        # is 10⁸, float32 has nothing left of a 1 in `1 - v`. For the same reason $\beta_2$ is handed over as well: in
+        # `1.0 - new2` a small one is lost.
+        m += new1 * (g - m)
+        v = beta2 * v + new2 * (g * g)
+        # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would count
+        # as 10⁻⁴.
+        updated = (1.0 - lr * decay) * p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps)
+        # One rounding, by the store. A bfloat16 moves by at least 0.39 % of itself or not at all. Rounded by itself,
+        # `(1 - lr * decay) * p` would be `p` again, in every step, and the weight would never decay.
+        tl.store(p_ptr + offs, updated, mask=mask)
+        tl.store(m_ptr + offs, m, mask=mask)
+        tl.store(v_ptr + offs, v, mask=mask)
 
 
 # ## The tables
@@ -168,19 +149,17 @@ def adamw_kernel(
 # step before, and an address that was kept would be that of freed memory. The host must not wait for the card. So both
 # tables go there in one copy, from *pinned* memory, which a card can read by itself while the host goes on.
 def tables(params, grads, exp_avgs, exp_avg_sqs, steps, *, CHUNK=8192):
-    """`(table, chunks, aligned)`, both tables on the device of the tensors, which are contiguous. steps: a tensor for
-    each parameter. aligned: whether all of the others begin at a multiple of 16 bytes."""
+    """`(table, chunks)` on the device of the tensors, which are contiguous. steps: a tensor for each parameter."""
     checks.power_of_two(CHUNK=CHUNK)
     rows = [[x.data_ptr() for x in some] for some in (params, grads, exp_avgs, exp_avg_sqs, steps)]
     table = torch.tensor([*rows, [x.numel() for x in params]])
-    aligned = not (table[:4] % 16).any()
     counts = (table[5] + CHUNK - 1) // CHUNK
     which = torch.repeat_interleave(counts)
     first = (torch.arange(len(which)) - (counts.cumsum(0) - counts)[which]) * CHUNK
     both = torch.cat([table.flatten(), torch.stack([which, first], 1).flatten()])
     if params[0].is_cuda:
         both = both.pin_memory().to(params[0].device, non_blocking=True)
-    return both[: table.numel()].view(table.shape), both[table.numel() :].view(-1, 2), aligned
+    return both[: table.numel()].view(table.shape), both[table.numel() :].view(-1, 2)
 
 
 # ## The launcher
@@ -197,12 +176,12 @@ def adamw_launch_(
 ):  # fmt: skip
     """One launch for contiguous parameters of one dtype. steps: a tensor for each, already increased by 1."""
     checks.power_of_two(BLOCK=BLOCK)
-    table, chunks, aligned = tables(params, grads, exp_avgs, exp_avg_sqs, steps, CHUNK=CHUNK)
+    table, chunks = tables(params, grads, exp_avgs, exp_avg_sqs, steps, CHUNK=CHUNK)
     if len(chunks):
         adamw_kernel[(len(chunks),)](
             table, chunks, len(params), lr if lr_tensor is None else lr_tensor, 1 - beta1, beta2, 1 - beta2, eps,
             weight_decay, DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
-            LR_IN_MEMORY=lr_tensor is not None, ALIGNED=aligned, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8,
+            LR_IN_MEMORY=lr_tensor is not None, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8,
         )  # fmt: skip
 
 
@@ -223,7 +202,8 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
         checks.lists_of_tensors(**named, steps=steps)
         numbers = {f"steps[{at}]": step for at, step in enumerate(steps) if step.dim() or step.dtype != torch.float32}
     # Only a weight that is a leaf may require a gradient: a step isn't differentiable.
-    recorded = autograd.needs_frame(*grads, *exp_avgs, *exp_avg_sqs, *(p for p in params if not p.is_leaf))
+    others = [p for p in params if not (p.is_leaf and p.requires_grad)]
+    recorded = autograd.needs_frame(*grads, *exp_avgs, *exp_avg_sqs, *others)
     for at, (p, g, m, v) in enumerate(zip(params, grads, exp_avgs, exp_avg_sqs)):
         usual = p.dtype is g.dtype and m.dtype is v.dtype is torch.float32 and p.shape == g.shape == m.shape == v.shape
         if not recorded and usual and p.dtype in (torch.float32, torch.bfloat16):
@@ -344,14 +324,15 @@ class AdamW(InFloat32):
                 self.state[p]["exp_avg_sq"] = torch.zeros_like(p, **like)
         averages = [[self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq", "step")]
         options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
-        adamw_(params, [p.grad.detach() for p in params], *averages, **options)
+        adamw_(params, [p.grad.detach() if p.grad.requires_grad else p.grad for p in params], *averages, **options)
 
 
 # ## A run small enough to watch
 #
 # Two tensors, of five elements and of two, in chunks of four: three programs. The first step of AdamW has the size of
 # `lr`, whatever the gradient is: both averages are exact after the correction, $g$ and $g^2$. So with gradients of 2
-# and -0.001, `adamw_kernel, pid=0: updated = [0.9, 0.9, 0.9, 0.9]` and `adamw_kernel, pid=2: updated[:2] = [1.1, 1.1]`.
+# and -0.001, `adamw_kernel, pid=0, start=0: updated = [0.9, 0.9, 0.9, 0.9]` and `adamw_kernel, pid=2, start=0: updated[:2] =
+# [1.1, 1.1]`.
 def EXAMPLE():
     params = [torch.ones(5, device=device.DEVICE), torch.ones(2, device=device.DEVICE)]
     grads = [torch.full_like(params[0], 2.0), torch.full_like(params[1], -0.001)]
