@@ -43,7 +43,7 @@ def pages_of_sequences(sequences, keys, width):
 
 
 SCORED = {"q": "queries 4 width", "k": "keys width", "weights": "queries 4: float32", "k_scale": "keys: float32"}
-WINDOWS = {"start": "queries: int32 below 3", "end": "queries: int32 below keys"}
+WINDOWS = {"start": "queries: int32 below keys", "end": "queries: int32 below keys"}
 PUBLIC = [
     Public(
         "indexer_logits",

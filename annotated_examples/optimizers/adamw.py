@@ -79,10 +79,10 @@ def one_minus_power(new, n):
 #
 # [[figure: optimizers/chunks]]
 #
-# All tensors are cut into chunks of `CHUNK` elements. A program takes one chunk, `BLOCK` elements at a time. Which chunk?
-# That stands in a second table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of 2³³ elements
-# has many entries, a bias one, and an empty tensor none, which stops nobody else. A chunk is several blocks, so that the
-# table is short, and a program has more to do than to look up its addresses.
+# All tensors are cut into chunks of `CHUNK` elements. A program takes one chunk, `BLOCK` elements at a time. Which
+# chunk? That stands in a second table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of
+# 2³³ elements has many entries, a bias one, and an empty tensor none, which stops nobody else. A chunk is several
+# blocks, so that the table is short, and a program has more to do than to look up its addresses.
 @triton.jit
 def adamw_kernel(
     table_ptr,  # (6, tensors) int64: addresses of p, g, m, v and the step; lengths
@@ -133,8 +133,8 @@ def adamw_kernel(
         # `1.0 - new2` a small one is lost.
         m += new1 * (g - m)
         v = beta2 * v + new2 * (g * g)
-        # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would count
-        # as 10⁻⁴.
+        # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would
+        # count as 10⁻⁴.
         updated = (1.0 - lr * decay) * p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps)
         # One rounding, by the store. A bfloat16 moves by at least 0.39 % of itself or not at all. Rounded by itself,
         # `(1 - lr * decay) * p` would be `p` again, in every step, and the weight would never decay.
@@ -331,8 +331,8 @@ class AdamW(InFloat32):
 #
 # Two tensors, of five elements and of two, in chunks of four: three programs. The first step of AdamW has the size of
 # `lr`, whatever the gradient is: both averages are exact after the correction, $g$ and $g^2$. So with gradients of 2
-# and -0.001, `adamw_kernel, pid=0, start=0: updated = [0.9, 0.9, 0.9, 0.9]` and `adamw_kernel, pid=2, start=0: updated[:2] =
-# [1.1, 1.1]`.
+# and -0.001, `adamw_kernel, pid=0, start=0: updated = [0.9, 0.9, 0.9, 0.9]` and
+# `adamw_kernel, pid=2, start=0: updated[:2] = [1.1, 1.1]`.
 def EXAMPLE():
     params = [torch.ones(5, device=device.DEVICE), torch.ones(2, device=device.DEVICE)]
     grads = [torch.full_like(params[0], 2.0), torch.full_like(params[1], -0.001)]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import numpy
 import pytest
@@ -167,8 +169,9 @@ def on_device(value):
 
 
 def assert_refused(error: type[Exception], message: str, function: Callable, **arguments) -> None:
-    """A call with a bad argument raises this error, and says this."""
-    with pytest.raises(error, match=re.escape(message)):
+    """A call with a bad argument raises this error, and says this; of values on a card where one asks for it."""
+    asked = mock.patch.dict(os.environ, ACADEMY_DEBUG="1")
+    with asked, pytest.raises(error, match=re.escape(message)):
         function(**{name: on_device(value) for name, value in arguments.items()})
 
 
