@@ -117,7 +117,7 @@ def of_pytorch(**how):
 
     def step(params, grads, exp_avgs, exp_avg_sqs, done, *, betas, **options):
         each.extend(done.clone() for _ in params[len(each) :])
-        given = params, grads, exp_avgs, exp_avg_sqs, [], each
+        given = params, grads, exp_avgs, exp_avg_sqs, [], each[: len(params)]
         beta1, beta2 = betas
         adamw(*map(list, given), amsgrad=False, beta1=beta1, beta2=beta2, maximize=False, **options, **how)
 
