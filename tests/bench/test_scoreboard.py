@@ -187,6 +187,21 @@ def test_what_is_kept_is_of_this_corpus(board, cases):
     assert not [text for text in said if str(scoreboard.ROOT) in text or sys.prefix in text]
 
 
+def test_what_has_been_learnt_since_is_told_as_the_runner_has_counted_it():
+    """Of all kernels of the last third; and of each fault that is still missed, the guide has a sentence."""
+    content = json.loads(scoreboard.SINCE.read_text("utf-8"))
+    text, rows = scoreboard.SINCE.with_suffix(".txt").read_text("utf-8"), content["rows"]
+    assert text == scoreboard.since_table(content, scoreboard.kept(last=True)) and str(scoreboard.ROOT) not in text
+    assert list(rows) == [case.name for case in LAST]
+    guide = (scoreboard.PAGE.parent / "which-judge.md").read_text("utf-8")
+    for case in LAST:
+        found = rows[case.name]["verdict"] == "found"
+        assert found is (case.expected in ("faulty", "blamed"))
+        assert (
+            found is case.faulty or f"`{case.path.stem}`" in guide.partition("learnt since")[2].partition("## Every")[0]
+        )
+
+
 def test_a_fault_that_is_missed_stays_so_where_another_one_is_found(monkeypatch, tmp_path):
     """And groups that the manifest names are all that is asked."""
     (tmp_path / "kernel.py").write_text(ROWS.replace("dim=-1)", "dim=-1) * 1.1"))
