@@ -35,17 +35,18 @@ def delta_rule_of_dense_products(q, k, v, g, beta, *, scale=None, initial_state=
     (B, T, Hk, D), H = q.shape, v.shape[2]
     wide, scale = torch.promote_types(q.dtype, torch.float32), D**-0.5 if scale is None else scale
     q, k = (x.transpose(1, 2).repeat_interleave(H // Hk, dim=1).to(wide) for x in (q, k))
-    g = q.new_zeros(B, H, T) if g is None else g.transpose(1, 2).to(wide)
+    g = q.new_zeros(B, T, H) if g is None else g.to(wide)
+    g = (g[..., None] if g.dim() == 3 else g).transpose(1, 2)  # of each head, or of each row of its state
     S = q.new_zeros(B, H, D, v.shape[3]) if initial_state is None else initial_state.to(wide)
-    G, beta = g.cumsum(-1), beta.transpose(1, 2).to(wide)[..., None]
+    G, beta = g.cumsum(2), beta.transpose(1, 2).to(wide)[..., None]
     lower = torch.ones(T, T, dtype=wide, device=q.device).tril()
     eye = torch.eye(T, dtype=wide, device=q.device)
-    decay = (G[..., :, None] - G[..., None, :]).masked_fill(lower == 0, -torch.inf).exp()
-    A = (k @ k.mT) * decay * beta * (lower - eye)
+    decay = (G[:, :, :, None] - G[:, :, None]).masked_fill(lower[..., None] == 0, -torch.inf).exp()
+    A = torch.einsum("bhid,bhjd,bhijd->bhij", k, k, decay) * beta * (lower - eye)
     inverse = torch.linalg.solve_triangular(eye + A, eye.expand_as(A), upper=False)
-    u = inverse @ (beta * v.transpose(1, 2).to(wide)) - inverse @ (beta * G.exp()[..., None] * k) @ S
-    o = (q @ k.mT * decay * scale) @ u + q @ S * G.exp()[..., None] * scale
-    S = S * g.sum(-1).exp()[..., None, None] + (k * (g.sum(-1, keepdim=True) - G).exp()[..., None]).mT @ u
+    u = inverse @ (beta * v.transpose(1, 2).to(wide)) - inverse @ (beta * G.exp() * k) @ S
+    o = torch.einsum("bhid,bhjd,bhijd->bhij", q, k, decay * scale) @ u + (q * G.exp() * scale) @ S
+    S = S * g.sum(2).exp()[..., None] + (k * (g.sum(2, keepdim=True) - G).exp()).mT @ u
     o = o.to(v.dtype).transpose(1, 2)
     return (o, S) if return_final_state else o
 
@@ -148,6 +149,8 @@ _SPARSE = {
 _DENSE = {
     "gated_delta_rule": delta_rule_of_dense_products,
     "gated_delta_rule_varlen": sequences_of(delta_rule_of_dense_products),
+    "kda": delta_rule_of_dense_products,
+    "kda_varlen": sequences_of(delta_rule_of_dense_products),
 }
 
 
