@@ -22,9 +22,11 @@ the check or mutant ("…") that holds each:
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from academy.runtime import device
 from annotated_examples.common import halves
 from annotated_examples.recurrences import gated_delta_rule
 from annotated_examples.recurrences import kda as module
@@ -174,6 +176,21 @@ def test_equal_keys(dtype):
     inputs["beta"].fill_(1.0)
     inputs["g"] *= 0.01
     operation.right(inputs)
+
+
+@pytest.mark.skipif(not device.INTERPRET, reason="about Triton's interpreter")
+def test_equal_keys_summed_as_on_a_card(monkeypatch):
+    """NumPy has several sums for a product. A card adds term after term, and each addition is one with its product."""
+    from triton.runtime import interpreter
+
+    def one_after_the_other(builder, a, b, sums, *rest):
+        total = sums.data
+        for left, right in zip(a.data.T, b.data):
+            total = (total + np.outer(left.astype(np.float64), right)).astype(np.float32)
+        return interpreter.TensorHandle(total, sums.dtype.scalar)
+
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", one_after_the_other)
+    test_equal_keys(torch.float32)
 
 
 def test_equal_channels_are_the_gated_delta_rule():

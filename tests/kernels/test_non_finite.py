@@ -21,7 +21,8 @@ IN_PARTS = {"fast.low_bit", "recurrences.linear_recurrence", "fast.linear_recurr
 #: A scale that is no positive number is refused on the CPU.
 REFUSED = {("quantize_fp8_delayed", "scale")}
 #: The logarithm of a decay is at most 0, which is checked on the CPU.
-GATED = {f"{name}{way}" for name in ("linear_attention", "gated_delta_rule", "kda") for way in ("", "_varlen", "_step_")}
+GATED = {f"{name}{way}" for name in ("gated_delta_rule", "kda") for way in ("", "_varlen", "_step_")}
+GATED |= {"linear_attention", "linear_attention_varlen"}
 #: Programs that add to the same element, on a card in any order: the last bit varies from call to call.
 ATOMICS = {"gemlite.gemm_splitK"}
 
