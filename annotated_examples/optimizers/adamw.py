@@ -316,13 +316,13 @@ class AdamW(InFloat32):
 
     def update(self, group):
         params = [p for p in group["params"] if p.grad is not None]
-        for p in params:
-            if not self.state[p]:
+        states = [self.state[p] for p in params]
+        for p, state in zip(params, states):
+            if not state:
                 like = dict(dtype=torch.float32, memory_format=torch.contiguous_format)
-                step = torch.zeros((), dtype=torch.float32, device=p.device)
-                self.state[p] = dict(step=step, exp_avg=torch.zeros_like(p, **like))
-                self.state[p]["exp_avg_sq"] = torch.zeros_like(p, **like)
-        averages = [[self.state[p][name] for p in params] for name in ("exp_avg", "exp_avg_sq", "step")]
+                state["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
+                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p, **like), torch.zeros_like(p, **like)
+        averages = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
         options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
         adamw_(params, [p.grad.detach() if p.grad.requires_grad else p.grad for p in params], *averages, **options)
 
