@@ -245,7 +245,7 @@ def since_table(content: dict[str, Any], counted_once: dict[str, dict]) -> str:
             found[case.faulty].append(now["verdict"] == "found")
             then = counted_once[case.name][OURS]["verdict"] == "found"
             words = ("missed", "found") if case.faulty else ("passed", "blamed")
-            said = f": {now['message']}".replace("|", "\\|") if "message" in now else ""
+            said = f": ``{now['message']}``".replace("|", "\\|") if "message" in now else ""  # no `out[0][0]` is a link
             if then is not found[case.faulty][-1] or then is not case.faulty:
                 lines.append([f"`{case.path.stem}`", words[then], f"{words[found[case.faulty][-1]]}{said}"])
     told = (

@@ -221,7 +221,7 @@ def test_what_has_changed_since_the_count_is_a_table():
     assert text.startswith(
         "On 2026-01-02 `academy judge` finds **1 of 1** of these faults, and blames **0 of 1** right"
     )
-    assert text.count("\n| `") == 1 and "| missed | found: a \\| b |" in text
+    assert text.count("\n| `") == 1 and "| missed | found: ``a \\| b`` |" in text
 
 
 def test_the_guide_names_what_was_missed_and_blamed_in_the_last_third():
