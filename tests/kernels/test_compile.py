@@ -13,6 +13,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 from academy.runtime import device
 from academy.judge import public
@@ -61,6 +63,21 @@ def test_compiles_without_a_graph_break(loaded):
         torch.testing.assert_close(mine, theirs)
 
 
+class Asserted(torch.fx.Interpreter):
+    """Runs a compiled graph, and asserts that our operators return what they had told the compiler."""
+
+    def run_node(self, n):
+        out = super().run_node(n)
+        if str(n.target).startswith("annotated_examples"):
+            for real, fake in zip(*map(torch.utils._pytree.tree_leaves, (out, n.meta["val"])), strict=True):
+                told, got = ((x.dtype, x.shape, x.stride()) for x in (fake, real))
+                assert got == told or not real.numel(), f"{n.target}: told {told}, got {got}"
+        return out
+
+
+EAGER = aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(Asserted(graph).run))
+
+
 @pytest.mark.skipif(not device.INTERPRET, reason="about Triton's interpreter")
 @pytest.mark.parametrize(
     "loaded",
@@ -70,11 +87,11 @@ def test_compiles_without_a_graph_break(loaded):
 )
 def test_an_interpreted_kernel_breaks_the_graph(loaded, request):
     """Without `fullgraph` a compiled function that launches kernels gives the very same results. Before it runs, the
-    compiler has asked each operator, also those of the backward pass, for the shapes of its results."""
+    compiler has asked each operator, also those of the backward pass, for the shapes and strides of its results."""
     function, inputs, differentiable = loaded
     torch.compiler.reset()
     expected = results(function, *leaves(inputs, differentiable))
-    actual = results(torch.compile(function, backend="aot_eager"), *leaves(inputs, differentiable))
+    actual = results(torch.compile(function, backend=EAGER), *leaves(inputs, differentiable))
     for mine, theirs in zip(actual, expected):
         if "fast.linear_cross_entropy" in request.node.name:  # compiled, it is the lesson's operators
             torch.testing.assert_close(mine, theirs)
