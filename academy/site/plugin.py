@@ -1,5 +1,4 @@
-"""The MkDocs plugin `academy`: MkDocs builds the tree that `academy.site.write` writes. Here is what only its hooks
-reach: one style sheet, less work for the search, broken links with their lines."""
+"""MkDocs builds the tree that `academy.site.write` writes. What only hooks reach: a style sheet, the search, links."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from academy.site import addresses, generated_pages, markdown_copies, search_tex
 
 class AcademyPlugin(BasePlugin):
     served: serving.Served = None  # type: ignore[assignment]  # before the first build of `mkdocs serve`
+    serves = begins_to_serve = False
 
     def on_startup(self, *, command, dirty):
         """`mkdocs serve` is for looking at pages: each is made when it is asked for, its copies by `mkdocs build`."""

@@ -151,7 +151,7 @@ def EXAMPLE():
     state = torch.tensor([[1.0, 2], [3, 4]], device=device.DEVICE)[None, None]
     k = torch.tensor([[1.0, 0], [0, 1]], device=device.DEVICE)[:, None]
     q, v = k.flip(0), torch.tensor([[5.0, 4], [7, 8]], device=device.DEVICE)[:, None]
-    g = torch.tensor([0.0, -torch.inf], device=device.DEVICE).expand(2, 1, 2)
+    g = torch.tensor([0.0, -float("inf")], device=device.DEVICE).expand(2, 1, 2)
     beta, slots = torch.full((2, 1), 0.5, device=device.DEVICE), torch.tensor([0, -1], device=device.DEVICE)
     kda_step_(state, q, k, v, g, beta, scale=1.0, slots=slots.to(torch.int32))
 

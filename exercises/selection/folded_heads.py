@@ -1,8 +1,9 @@
 """# Folded heads
 
-An indexer has `H` heads. The score of a key is the sum over the heads of the weight times what a ReLU leaves of the
-product of the head's query and the key. `scores(q, k, weights)` computes it for one query: q is (H, D), k is (S, D),
-weights is (H,). The heads are added up first, which saves all products but one for each key. Find the bug.
+An indexer scores a key with `H` heads, which must not be added up too early. The score of a key is the sum over the
+heads of the weight times what a ReLU leaves of the product of the head's query and the key. `scores(q, k, weights)`
+computes it for one query: q is (H, D), k is (S, D), weights is (H,). The heads are added up first, which saves all
+products but one for each key. Find the bug.
 
 [[figure: indexer/heads]]
 """

@@ -237,7 +237,7 @@ def test_an_expanded_dim_is_a_dim_of_equal_values():
 
     report = verdict(centred, lambda x: x.detach() - x.detach().mean(0), {"x": "rows cols"}, ["layouts"])
     assert report.right, str(report)
-    assert states(report, "layouts")["inputs with dim 0 expanded"] == "remark"
+    assert states(report, "layouts")["inputs with dim 0 expanded"] == "right"
 
 
 def test_a_number_where_the_references_own_steps_overflow_is_held_to_float64():

@@ -11,7 +11,7 @@ the check or mutant ("…") that holds each:
    recurrence's tolerance shows.
 6. An inverse by squaring: `test_equal_keys`; its mutants are the gated delta rule's.
 7. Gates in another base: "trap 7: gates to base 2". A clamped gate: the contract says the layer's two formulas.
-8. A gate's offset without its head: "trap 8: gates of another head, …", one for each kernel.
+8. A gate's offset without its head: five mutants of trap 8, the second in "the walk".
 9. Products in TF32: on a card "trap 9: fp32 products in tf32".
 10. Tails that differ from run to run: `test_the_same_bits`.
 11. Gates are those of heads of v: `check`, with two of them for each head of k, and the mutants of trap 8.

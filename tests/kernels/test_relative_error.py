@@ -171,10 +171,10 @@ HIDDEN = {
         attention/decode attention/mla attention/mla_decode common/paged
         fast/flash_attention fast/flash_attention_backward fast/decode gluon/flash_attention
         gluon/flash_attention_backward classics/linear_cross_entropy sampling/sample fast/sample
-        common/choosing         ladders/flash_attention""",
+        common/choosing ladders/flash_attention""",
     "a term of a row's sum, in which the largest is 1": """tutorials/softmax fast/softmax classics/cross_entropy
         fast/cross_entropy moe/router distributed/vocab_parallel_cross_entropy common/logits""",
-    "a result of 16 bits": "fast/causal_conv1d common/exponential",
+    "a result of 16 bits": "fast/causal_conv1d common/exponential common/halves",
     "an argument that is a whole number, or a sum beside 16 bits": "common/chunks",
     "an argument that is a rounded square, in PyTorch too": "classics/geglu",
     "a step on the way, kept as it was measured": "ladders/softmax ladders/cross_entropy",

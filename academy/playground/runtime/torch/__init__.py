@@ -54,6 +54,7 @@ from ._tensor import (
 )
 
 __version__ = "0 (the browser's)"
+inf, nan, pi = _math.inf, _math.nan, _math.pi
 float, double, half, int, long = float32, float64, float16, int32, int64
 
 
