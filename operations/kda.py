@@ -51,6 +51,9 @@ PUBLIC = [
 
 
 # ---------------------------------------------------------------- what is compared with formulas
+GRADIENTS = {"Q": "KDA-dq", "K": "KDA-dk", "V": "KDA-dv", "g": "KDA-dg", "beta": "KDA-dbeta", "Sigma": "KDA-dS"}
+
+
 def tame(Q, K, V, g, beta, Sigma):
     """Short keys, gates that leave something, and numbers of a few units."""
     return tame_of_one_gate(Q, K, V, g, beta, Sigma)
@@ -62,7 +65,7 @@ IN_FLOAT32 = dict(modules=LESSON, values=tame, sizes={"m": 7, "d": 3, "n": 4}, d
 @case(
     modules=LESSON,
     returns=("KDA-O", "KDA-next"),
-    gradients={"Q": "KDA-dq", "K": "KDA-dk", "V": "KDA-dv", "g": "KDA-dg", "beta": "KDA-dbeta", "Sigma": "KDA-dS"},
+    gradients=GRADIENTS,
     values=tame,
     sizes={"m": 35, "d": 3, "n": 4},
 )
@@ -90,6 +93,32 @@ def _(module, Q, K, V, g, beta, Sigma, s):
 
 
 # ---------------------------------------------------------------- what is never returned
+# The third of four heads of values, which share two heads of keys, in blocks of channels and tiles of columns.
+@case(
+    modules=LESSON,
+    returns=("KDA-O", "KDA-next"),
+    gradients=GRADIENTS,
+    values=tame,
+    sizes={"m": 18, "d": 35, "n": 35},
+)
+def head_of_several(module, Q, K, V, g, beta, Sigma, s):
+    fixed = [x.detach() for x in (Q, K, V, g.float(), beta)]
+    first, second = one_head(*fixed), one_head(*(x.flip(0) for x in fixed))
+    last = one_head(Q, K, V, g.float(), beta)
+    q, k = (torch.cat([second[at], last[at]], 2) for at in (0, 1))
+    v, gates, betas = (torch.cat([first[at], second[at], last[at], second[at]], 2) for at in (2, 3, 4))
+    state = torch.stack([Sigma.float() * n for n in (2, 3, 1, 4)])[None]
+    o, final = module.kda(q, k, v, gates, betas, scale=s, initial_state=state, return_final_state=True)
+    return o[0, :, 2], final[0, 2]
+
+
+@head_of_several.pytorch
+def _(module, Q, K, V, g, beta, Sigma, s):
+    heads, state = one_head(Q, K, V, g, beta), Sigma[None, None]
+    o, final = module.kda_reference(*heads, scale=s, initial_state=state, return_final_state=True)
+    return o[0, :, 0], final[0, 0]
+
+
 @case(modules=LESSON, returns="KDA-S", values=tame, sizes={"m": 7, "d": 3, "n": 4}, forward_only=True)
 def states(module, Q, K, V, g, beta, Sigma, d):
     """Queries that are the columns of an identity read one row of the state each."""
