@@ -55,7 +55,7 @@ GRADIENTS = {"x": "IX-dq", "y": "IX-dk", "omega": "IX-dw"}
 
 def lists(S):
     """All keys, in an order of its own for each query, and attention's probabilities of them."""
-    p = torch.softmax(S.float(), -1).mean(0)
+    p = torch.softmax(S.to(torch.promote_types(S.dtype, torch.float32)), -1).mean(0)
     at = torch.arange(p.numel(), device=p.device).view(p.shape)
     order = torch.argsort((at * 7919 % 1009).float(), dim=1)
     return order.to(torch.int32), p.gather(1, order)

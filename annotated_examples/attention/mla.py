@@ -19,10 +19,8 @@ page](mla_decode.py) reads the latents as they are.
 
 **What it costs.** A score takes a product of 128 and one of 64 numbers, and its value one of 128: 640 operations for
 each pair of a query and a key that it sees, in each head. Copying the shared part into every head's key would do the
-same, with keys half as large again, and with a gradient that has to be summed over the heads afterwards. On an H200 the
-forward pass of four sequences of 4096 tokens with 16 heads reaches [[bench: mla/4x16x4096x128x64x128/forward/share]] of
-the rate of its matrix products. Backward is far slower, [[bench: mla/4x16x4096x128x64x128/backward/share]]: one program
-goes through all heads of a block of keys, to add up the gradient of what they share.
+same, with keys half as large again, and with a gradient that has to be summed over the heads afterwards. This page has
+no times yet.
 
 **Contract.** `q_nope` and `k_nope` are (B, H, T, D) and (B, H, S, D), `q_pe` is (B, H, T, E), **`k_pe` is (B, S, E)**,
 without heads, `v` is (B, H, S, V). float32, float16 or bfloat16, any strides: `k_nope` and `v` may be the two halves of

@@ -16,8 +16,7 @@ with $u$ from [[tag: DPO-u]] the loss is
 
 **What it costs.** Next to nothing: 8 sequences of 1024 tokens are 8192 numbers in each tensor, where their logits were
 a billion. What counts is the host's time and that it is right. One kernel computes the loss of each token and its slope
-together; PyTorch adds up. On an H200 those 8192 tokens take [[bench: policy_loss/8x1024/forward/ms]], most of which is
-PyTorch's small kernels around it: `torch.compile` makes one of the whole loss, which is faster here.
+together; PyTorch adds up. This page has no times yet.
 
 **Contract.** All tensors are float32 but the mask, which is boolean, integer or floating: how much a token counts. Any
 strides. Where the mask is 0 nothing is read, so NaN there harms nothing. Only log-probabilities of the model that is

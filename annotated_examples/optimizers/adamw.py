@@ -17,10 +17,8 @@ What is new is how a program finds its numbers: from a table of addresses in mem
 
 **What it costs.** A float32 parameter is read with its gradient and two averages, and three of the four are written:
 28 bytes for those fifteen operations. So the bytes are what it costs: 3.5 GB in each step of a model with 124 million
-parameters. On an H200 such a step takes [[bench: adamw/148x837000/forward/ms]], and PyTorch's fused one
-[[bench: adamw/148x837000/forward/eager.ms]]. The difference is the host's, which looks each tensor over in Python. With
-many small tensors that is all there is to wait for: 512 of 2048 elements take
-[[bench: adamw/512x2048/forward/ms]], against [[bench: adamw/512x2048/forward/eager.ms]].
+parameters. The host has to look each tensor over, in Python; with many small ones that is all there is to wait for.
+This page has no times yet.
 
 **Contract.** Any number of tensors with any shapes and strides, also empty ones, all of them float32 or bfloat16 (each
 with a gradient of its own dtype); the averages are float32. Everything is computed in float32 and rounded once, by the
