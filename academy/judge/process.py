@@ -90,7 +90,7 @@ def in_parallel(function: Callable, jobs: list, done: Callable[[], object] = lam
                 running[connection] = process
             connection.send(waiting.pop())
         while len(found) < len(jobs):
-            for connection in wait(list(running)):
+            for connection in wait(list(running), timeout=1.0):  # a signal may come just before it: see `stream`
                 number, result, error = _answer(connection, running[connection], waiting)
                 if error:
                     raise error
@@ -235,6 +235,7 @@ def stream(
                 with undisturbed():
                     started = _Running(work, jobs.pop(0), limits, quiet)
                     running[started.receiver] = started
+            # A signal that comes between Python's last look for one and the system call does not end the call.
             ready = wait(list(running), timeout=1.0)
             for receiver in ready:
                 one = running[receiver]

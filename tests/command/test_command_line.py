@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # A subcommand `work` that gives two processes something which never ends, in the two ways in which ours do that.
 WORK = """
-import multiprocessing, os, sys, types
+import multiprocessing, os, signal, sys, threading, types
 from academy import cli
 from academy.judge import process as processes
 processes.WORKERS = 2
@@ -45,7 +45,10 @@ def start(process, whole=multiprocessing.process.BaseProcess.start):
     whole(process)
 
 if __name__ == "__main__":  # a process of a server imports this file again
-    if sys.argv[3] != "when both work":
+    if sys.argv[3] == "another thread":  # its system call is ended by a signal, that of the main thread is not
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        signal.pthread_sigmask(signal.SIG_BLOCK, processes._STOPS)
+    elif sys.argv[3] != "the main thread":
         signals = iter([int(sys.argv[4])])
         if sys.argv[3] == "fork":
             os.register_at_fork(after_in_parent=lambda: [os.kill(os.getpid(), number) for number in signals])
@@ -69,19 +72,20 @@ def ended(pid):
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc which processes still run")
 @pytest.mark.parametrize(
-    ("work", "name"),
+    ("work", "name", "receiver"),
     [
-        ("check", "SIGINT"),
-        ("mutate", "SIGTERM"),
-        pytest.param("check", "SIGTERM", marks=pytest.mark.nightly),
-        pytest.param("mutate", "SIGINT", marks=pytest.mark.nightly),
+        ("check", "SIGINT", "another thread"),
+        ("mutate", "SIGTERM", "another thread"),
+        pytest.param("check", "SIGTERM", "the main thread", marks=pytest.mark.nightly),
+        pytest.param("mutate", "SIGINT", "the main thread", marks=pytest.mark.nightly),
     ],
 )
-def test_stopping_a_command_stops_its_processes(work, name, tmp_path):
+def test_stopping_a_command_stops_its_processes(work, name, receiver, tmp_path):
+    """Also by a signal that does not end the system call in which the command waits: one that has come just before."""
     reading, writing = os.pipe()
     script = tmp_path / "work.py"
     script.write_text(WORK)
-    command = [sys.executable, str(script), work, str(writing), "when both work", name]
+    command = [sys.executable, str(script), work, str(writing), receiver, name]
     options = {"pass_fds": [writing], "start_new_session": True, "stderr": subprocess.PIPE, "text": True}
     running = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **options)
     os.close(writing)
