@@ -6,6 +6,7 @@ they cost a few microseconds: host time is part of what a small kernel costs.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Collection, Iterable, Sequence
 
@@ -27,6 +28,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 #: True of a tensor on the device where kernels run. (To compare `value.device.type` takes several times as long.)
 HERE = "is_cpu" if INTERPRET else "is_cuda"
 STRIDED = torch.strided
+_USUAL = operator.attrgetter(HERE, "layout", "is_nested")
 #: Kernels get numbers as float32.
 LARGEST = torch.finfo(torch.float32).max
 #: Below it Triton would take a number for a float64, and compute with that.
@@ -116,7 +118,10 @@ def lists_of_tensors(**named: Sequence[torch.Tensor]) -> None:
         if len(some) != len(named[first]):
             count = len(named[first])
             raise ValueError(f"{name} must have one tensor for each of the {count} of {first}, got {len(some)}")
-        for at, value in enumerate(some):
+        if not compiling and not inside and set(map(type, some)) <= {torch.Tensor, torch.nn.Parameter}:
+            if set(map(_USUAL, some)) <= {(True, STRIDED, False)} and not any(map(torch.Tensor.is_neg, some)):
+                continue
+        for at, value in enumerate(some):  # which asks the same, and takes several times as long
             usual = isinstance(value, torch.Tensor) and getattr(value, HERE) and value.layout is STRIDED
             if inside or not usual or value.is_nested or not compiling and value.is_neg():
                 tensors(**{f"{name}[{at}]": value})

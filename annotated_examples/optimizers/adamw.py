@@ -28,6 +28,8 @@ graph can't capture a step: its tables are made on the host.
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -146,21 +148,25 @@ def adamw_kernel(
 
 # ## The tables
 #
-# They are made on the host and copied to the card, in every step anew: a gradient is usually another tensor than in the
-# step before, and an address that was kept would be that of freed memory. The host must not wait for the card. So both
-# tables go there in one copy, from *pinned* memory, which a card can read by itself while the host goes on.
-def tables(params, grads, exp_avgs, exp_avg_sqs, steps, *, CHUNK=8192):
-    """`(table, chunks)` on the device of the tensors, which are contiguous. steps: a tensor for each parameter."""
-    checks.power_of_two(CHUNK=CHUNK)
-    rows = [[x.data_ptr() for x in some] for some in (params, grads, exp_avgs, exp_avg_sqs, steps)]
-    table = torch.tensor([*rows, [x.numel() for x in params]])
-    counts = (table[5] + CHUNK - 1) // CHUNK
+# They are made on the host and copied to the card. The addresses go there in every step anew: a gradient is usually
+# another tensor than in the step before, and an address that was kept would be that of freed memory. The host must not
+# wait for the card, so they are copied from *pinned* memory, which a card can read by itself while the host goes on.
+def addresses(params, grads, exp_avgs, exp_avg_sqs, steps):
+    """`table`, on the device of the tensors, which are contiguous. steps: a tensor for each parameter."""
+    named = (params, grads, exp_avgs, exp_avg_sqs, steps)
+    table = torch.tensor([*([x.data_ptr() for x in some] for some in named), [x.numel() for x in params]])
+    return table.pin_memory().to(params[0].device, non_blocking=True) if params[0].is_cuda else table
+
+
+# Which program takes what depends on the lengths alone, and these stay the same. So that table is kept, for the stream
+# that it was copied in: a launch in another stream would not wait for the copy.
+@functools.lru_cache(maxsize=16)
+def chunks_of(lengths, CHUNK, device, stream):
+    """`chunks`, for tensors of these lengths."""
+    counts = torch.tensor([triton.cdiv(length, CHUNK) for length in lengths])
     which = torch.repeat_interleave(counts)
     first = (torch.arange(len(which)) - (counts.cumsum(0) - counts)[which]) * CHUNK
-    both = torch.cat([table.flatten(), torch.stack([which, first], 1).flatten()])
-    if params[0].is_cuda:
-        both = both.pin_memory().to(params[0].device, non_blocking=True)
-    return both[: table.numel()].view(table.shape), both[table.numel() :].view(-1, 2)
+    return torch.stack([which, first], 1).to(device)
 
 
 # ## The launcher
@@ -176,12 +182,15 @@ def adamw_launch_(
     *, CHUNK=8192, BLOCK=2048,
 ):  # fmt: skip
     """One launch for contiguous parameters of one dtype. steps: a tensor for each, already increased by 1."""
-    checks.power_of_two(BLOCK=BLOCK)
-    table, chunks = tables(params, grads, exp_avgs, exp_avg_sqs, steps, CHUNK=CHUNK)
-    if len(chunks):
-        adamw_kernel[(len(chunks),)](
-            table, chunks, len(params), lr if lr_tensor is None else lr_tensor, 1 - beta1, beta2, 1 - beta2, eps,
-            weight_decay, DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
+    checks.power_of_two(CHUNK=CHUNK, BLOCK=BLOCK)
+    where = params[0].device
+    stream = torch.cuda.current_stream(where) if where.type == "cuda" else None
+    chunks = chunks_of(tuple([p.numel() for p in params]), CHUNK, where, stream)
+    if programs := chunks.shape[0]:
+        adamw_kernel[(programs,)](
+            addresses(params, grads, exp_avgs, exp_avg_sqs, steps), chunks, len(params),
+            lr if lr_tensor is None else lr_tensor, 1 - beta1, beta2, 1 - beta2, eps, weight_decay,
+            DTYPE=tl.float32 if params[0].dtype is torch.float32 else tl.bfloat16,
             LR_IN_MEMORY=lr_tensor is not None, CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8,
         )  # fmt: skip
 
@@ -191,8 +200,8 @@ def adamw_launch_(
 # What a program writes to must be its own: the same parameter twice would be updated by two programs at once.
 #
 # A model has hundreds of parameters, and each has four tensors. If a check of one took ten microseconds, as elsewhere
-# in this book, the host would be busy longer than the card. So they are compared in one expression, and looked at
-# closely only where that finds something.
+# in this book, the host would be busy longer than the card. So lists are compared, of all shapes and of all dtypes, and
+# tensors are looked at one by one only where that finds something.
 def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight_decay):
     named = dict(params=params, grads=grads, exp_avgs=exp_avgs, exp_avg_sqs=exp_avg_sqs)
     if isinstance(steps, torch.Tensor):
@@ -201,14 +210,15 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
         numbers = dict(steps=steps)
     else:
         checks.lists_of_tensors(**named, steps=steps)
-        numbers = {f"steps[{at}]": step for at, step in enumerate(steps) if step.dim() or step.dtype != torch.float32}
+        numbers = {f"steps[{at}]": step for at, step in enumerate(steps) if step.dtype != torch.float32 or step.dim()}
     # Only a weight that is a leaf may require a gradient: a step isn't differentiable.
     others = [p for p in params if not (p.is_leaf and p.requires_grad)]
     recorded = autograd.needs_frame(*grads, *exp_avgs, *exp_avg_sqs, *others)
-    for at, (p, g, m, v) in enumerate(zip(params, grads, exp_avgs, exp_avg_sqs)):
-        usual = p.dtype is g.dtype and m.dtype is v.dtype is torch.float32 and p.shape == g.shape == m.shape == v.shape
-        if not recorded and usual and p.dtype in (torch.float32, torch.bfloat16):
-            continue
+    shapes, dtypes, averages = [p.shape for p in params], [p.dtype for p in params], [*exp_avgs, *exp_avg_sqs]
+    usual = all(dtype in (torch.float32, torch.bfloat16) for dtype in dict.fromkeys(dtypes))
+    usual = usual and dtypes == [g.dtype for g in grads] and all([x.dtype is torch.float32 for x in averages])
+    usual = usual and all([x.shape for x in some] == shapes for some in (grads, exp_avgs, exp_avg_sqs))
+    for at, (p, g, m, v) in enumerate(() if usual and not recorded else zip(params, grads, exp_avgs, exp_avg_sqs)):
         names = [f"{name}[{at}]" for name in named]
         these = dict(zip(names, (p, g, m, v)))
         checks.no_gradient(
@@ -221,10 +231,10 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
     for name, step in numbers.items():
         checks.dtypes((torch.float32,), **{name: step})
         checks.shape(name, step, (), "one number")
-    written = [*params, *exp_avgs, *exp_avg_sqs]
-    if any(0 in x.stride() and 0 in [s for s, n in zip(x.stride(), x.shape) if n > 1] for x in written):
+    written = [*params, *averages]
+    if any(0 in [s for s, n in zip(x.stride(), x.shape) if n > 1] for x in written if not x.is_contiguous()):
         raise ValueError("params, exp_avgs and exp_avg_sqs must not be expanded, because they are written to")
-    places = [x.data_ptr() for x in written if x.numel()] if not torch.compiler.is_compiling() else []
+    places = [] if torch.compiler.is_compiling() else [place for x in written if (place := x.data_ptr())]
     if len(set(places)) < len(places):
         raise ValueError("params, exp_avgs and exp_avg_sqs must be different tensors, because they are written to")
     if isinstance(lr, torch.Tensor):
@@ -255,15 +265,18 @@ def one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *options):
     else:
         torch._foreach_add_(list(steps), 1)  # one launch, too
     rate = (lr, 0.0) if isinstance(lr, torch.Tensor) else (None, float(lr))
-    rows = list(zip(params, grads, exp_avgs, exp_avg_sqs, steps))
-    for dtype in dict.fromkeys(p.dtype for p in params):
-        given = [row for row in rows if row[0].dtype == dtype]
-        flat = [[x.contiguous() for x in row] for row in given]
-        adamw_launch_(*map(list, zip(*flat)), *rate, *map(float, options))
-        for before, after in zip(given, flat):
-            for at in (0, 2, 3):  # the parameter and its averages
-                if after[at] is not before[at]:
-                    before[at].copy_(after[at])
+    dtypes = [p.dtype for p in params]
+    for dtype in dict.fromkeys(dtypes):
+        given = [
+            [x for x, its in zip(some, dtypes) if its == dtype]
+            for some in (params, grads, exp_avgs, exp_avg_sqs, steps)
+        ]
+        flat = [[x.contiguous() for x in some] for some in given]
+        adamw_launch_(*flat, *rate, *map(float, options))
+        for at in (0, 2, 3):  # parameters and averages
+            for before, after in zip(given[at], flat[at]):
+                if after is not before:
+                    before.copy_(after)
     if not torch.compiler.is_compiling():  # which reports it by itself
         torch.autograd.graph.increment_version([*params, *exp_avgs, *exp_avg_sqs])
 
