@@ -1,7 +1,7 @@
 """What `academy.files.size` counts, and what not."""
 
+import fnmatch
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -33,14 +33,15 @@ def test_folders_of_a_commit(tmp_path):
     }
 
 
-def test_what_was_added_is_there_and_was_not():
-    added = sum(size.ADDED.values(), [])
-    assert all((size.ROOT / path).exists() for path in added) and len({*added}) == len(added)
+def test_what_was_added_was_not_there():
+    """Each pattern finds a new file, and no old one counts as new."""
     try:
-        before = size.at("4d3a2404")
+        before, added = size.at(size.BEFORE), size.added("HEAD")
     except subprocess.CalledProcessError:
         pytest.skip("a copy without history")
-    assert not [path for path in added if any(Path(name).is_relative_to(path) for name in before)]
+    assert added and not added.keys() & before.keys()
+    patterns = [each for each in sum(size.ADDED.values(), []) if not any(op in each for op in size.OPERATIONS)]
+    assert not [each for each in patterns if not fnmatch.filter(added, each)]
 
 
 def test_an_unknown_commit_is_named():
