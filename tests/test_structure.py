@@ -230,3 +230,10 @@ def test_the_switch_for_checks_of_values_is_read_in_one_place():
     files = [*MODULES.values(), *sorted((ROOT / "annotated_examples").rglob("*.py"))]
     reads = [path for path in files if re.search(r"environ[^\n]*ACADEMY_DEBUG", path.read_text("utf-8"))]
     assert reads == [ROOT / "academy/runtime/checks.py"]
+
+
+def test_no_mode_imports_pytorchs_compiler():
+    """PyTorch keeps its compiler away from a mode, and imports it for that: two seconds in each forked process."""
+    for path in MODULES.values():
+        for text in re.findall(r"^class \w+\(TorchDispatchMode\):\n(?:(?:[ ].*)?\n)*", path.read_text("utf-8"), re.M):
+            assert "def _should_skip_dynamo(cls)" in text, (path, text.partition(":")[0])

@@ -61,6 +61,11 @@ class Traffic(TorchDispatchMode):
         super().__init__()
         self.calls: list[Call] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keeping PyTorch's compiler away would import it: two seconds."""
+        return False
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         space, _, name = function._schema.name.partition("::")

@@ -28,12 +28,14 @@ def repair_atomics() -> None:
         addresses = pointer.data.reshape(-1)
         lanes = np.flatnonzero(np.broadcast_to(mask.data, shape))
         addends = np.broadcast_to(bf16_to_fp32(value.data), shape).reshape(-1)
-        before, one, zero = np.zeros(addresses.size, np.uint16), np.ones(1, bool), np.zeros(1, np.uint16)
-        for lane in lanes:  # one after the other: two lanes may add to one element
-            address = addresses[lane : lane + 1].copy()
-            bits = native.load(address, one, zero, np.dtype(np.uint16))
-            native.store(address, fp32_to_bf16(bf16_to_fp32(bits) + addends[lane]), one)
-            before[lane] = bits[0]
+        before = np.zeros(addresses.size, np.uint16)
+        while lanes.size:  # those that add to one element one after the other, each in another round
+            first = np.unique(addresses[lanes], return_index=True)[1]
+            now = lanes[first]
+            places, all_of_them = addresses[now], np.ones(now.size, bool)
+            before[now] = native.load(places, all_of_them, np.zeros(now.size, np.uint16), np.dtype(np.uint16))
+            native.store(places, fp32_to_bf16(bf16_to_fp32(before[now]) + addends[now]), all_of_them)
+            lanes = np.delete(lanes, first)
         return handle(before.reshape(shape), tl.bfloat16)
 
     builder.create_atomic_rmw = create_atomic_rmw

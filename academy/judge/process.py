@@ -61,6 +61,8 @@ def warm_up() -> None:
     """Import what PyTorch imports at the first use, before processes are forked: seconds that each would take."""
     with Fences():
         torch.empty(1).clone()
+    x = torch.ones(1, requires_grad=True)
+    torch.autograd.grad(x * 1, x, torch.ones(1))
     with forward_ad.dual_level():
         forward_ad.make_dual(torch.ones(1), torch.ones(1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,17 @@ class _Wide(TorchFunctionMode):
         return function(*map(wide, args), **{name: wide(value) for name, value in (kwargs or {}).items()})
 
 
+@functools.cache
+def _table() -> Any:
+    """Operation -> its steps. Making it takes a quarter of a second."""
+    table = torch._decomp.core_aten_decompositions()
+    # Every version knows the steps of RMSNorm's fused code, which CUDA has. Not every one counts them among these.
+    fused = {op: steps for op, steps in torch._decomp.decomposition_table.items() if "_fused_rms_norm" in str(op)}
+    for operation in fused.keys() - table.keys():
+        table[operation] = fused[operation]
+    return table
+
+
 class Steps(TorchDispatchMode):
     """What is called within, and its backward pass. PyTorch's fused code for a CPU sometimes gives a NaN where the
     steps give an infinity or a number.
@@ -42,12 +54,13 @@ class Steps(TorchDispatchMode):
 
     def __init__(self, eps: float = 0.0, seed: int = 0):
         super().__init__()
-        self.eps, self.table = eps, torch._decomp.core_aten_decompositions()
-        # Every version knows the steps of RMSNorm's fused code, which CUDA has. Not every one counts them among these.
-        fused = {op: steps for op, steps in torch._decomp.decomposition_table.items() if "_fused_rms_norm" in str(op)}
-        for operation in fused.keys() - self.table.keys():
-            self.table[operation] = fused[operation]
+        self.eps, self.table = eps, _table()
         self.generator = torch.Generator().manual_seed(seed)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keeping PyTorch's compiler away would import it: two seconds in each process that finds a fault."""
+        return False
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self.table.get(operation, operation)(*args, **(kwargs or {}))

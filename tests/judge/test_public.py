@@ -8,7 +8,7 @@ from academy.book.syntax import public_functions
 from academy.judge import public as said
 from academy.judge.process import Limits
 from academy.judge.session import MEGABYTES, Given, Session
-from academy.judge.trials import MANY, Plan, Trial
+from academy.judge.trials import Plan, Trial
 
 PUBLIC = said.functions()
 #: What is tried of each function in `make test` and on a card: in this process, since one of its own costs more than
@@ -29,11 +29,8 @@ def tried(public) -> list[str]:
 
 
 def chosen(trials: list[Trial], public) -> list[Trial]:
-    """In `make test`: with many rows or long ones a third, another one of each function, since the interpreter spends
-    most of its time on those; so of `LONG`, whatever the size."""
-    many = [each for each in trials if public.name in LONG or max(dict(each.sizes).values(), default=0) >= MANY]
-    left_out = set(many) - set(many[PUBLIC.index(public) % 3 :: 3])
-    return [each for each in trials if each not in left_out]
+    """In `make test`: a third, another one of each function."""
+    return trials[PUBLIC.index(public) % 3 :: 3]
 
 
 @pytest.mark.parametrize("public", PUBLIC, ids=str)

@@ -200,7 +200,7 @@ def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def total(x):
     out = torch.zeros((), dtype=torch.float32, device=x.device)
     if x.numel():
-        total_kernel[(triton.cdiv(x.numel(), 32),)](x.contiguous(), out, x.numel(), BLOCK=32)
+        total_kernel[(triton.cdiv(x.numel(), 128),)](x.contiguous(), out, x.numel(), BLOCK=128)
     return out.to(x.dtype)
 
 def total_reference(x):

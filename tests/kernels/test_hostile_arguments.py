@@ -26,6 +26,8 @@ def called(case):
         kind = torch.nn.LayerNorm if case.function == "apply_layernorm" else torch.nn.RMSNorm
         first = next(iter(inspect.signature(function).parameters))
         inputs[first] = kind(1000, device=DEVICE, dtype=torch.bfloat16)
+    if case.function == "cumsum":
+        inputs["x"] = inputs["x"][:, :90]  # long in one dimension: along another one there are thousands of programs
     if case.function == "rope":
         angles = torch.arange(6 * 12, device=DEVICE).view(6, 12) / 10
         inputs |= dict(cos=angles.cos(), sin=angles.sin())

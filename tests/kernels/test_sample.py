@@ -131,13 +131,13 @@ def sizes(module):
 def lists(module):
     """Rows of many chunks, whose lanes' largest logits say much, little or nothing about the row."""
     tiles = dict(BLOCK_V=16, BITS=4)
-    spread = randn(2, 400, scale=3.0)
-    one_lane = torch.full((2, 400), -9.0, device=DEVICE) + randn(2, 400)
-    one_lane[:, 5::16] = 4 + randn(2, 25)  # the largest of other lanes are far below the k-th
-    alike = torch.arange(400.0, device=DEVICE).expand(2, 400) * 1e-3  # hardly anything can be left out
-    ties = torch.arange(400, device=DEVICE).expand(2, 400) % 7 * 0.5
+    spread = randn(2, 208, scale=3.0)
+    one_lane = torch.full((2, 208), -9.0, device=DEVICE) + randn(2, 208)
+    one_lane[:, 5::16] = 4 + randn(2, 13)  # the largest of other lanes are far below the k-th
+    alike = torch.arange(208.0, device=DEVICE).expand(2, 208) * 1e-3  # hardly anything can be left out
+    ties = torch.arange(208, device=DEVICE).expand(2, 208) % 7 * 0.5
     for logits in (spread, one_lane, alike, ties):
-        for top_k in (1, 3, 15, 16, 17, 25, 399):  # more than there are lanes, too
+        for top_k in (1, 15, 16, 17, 207):  # more than there are lanes, too
             assert_kept(module, logits, top_k, **tiles)
             assert_kept(module, logits, top_k, 0.637, **tiles)
         for top_p in (1e-3, 0.31, 0.8731, 0.9977):
