@@ -48,12 +48,11 @@ def of_both_sums(loss):
 
 
 TOKENS = {"logprobs": "batch tokens", "mask": "batch tokens: int64 below 2"}
-OVERFLOWS = {"magnitudes": "where a ratio overflows behind the clip, PyTorch's gradient is 0 · ∞"}
 PUBLIC = [
     Public(
         "grpo_loss", TOKENS, at=(4, 70), dtypes=("float32",), float32=("logprobs",), wrap=of_logprobs_alone(),
         calls=[{}, dict(wrap=of_logprobs_alone(reduction="sequence"))],
-        more=[dict(wrap=of_logprobs_alone(reduction="constant", max_length=90))], without=OVERFLOWS,
+        more=[dict(wrap=of_logprobs_alone(reduction="constant", max_length=90))],
     ),
     Public(
         "dpo_loss", {"chosen": "pairs", "rejected": "pairs", "reduction": ("mean", "none")}, at=(37,),

@@ -85,12 +85,6 @@ def pieces(rows, weight, bias, COLUMNS):
         yield start, part, product_into(logits, rows, part.T, add=bias is not None)
 
 
-# Zeros take the place of rows that don't count. Their gradient is zero, but zero times NaN would be NaN, in every
-# weight.
-def rows_that_count(x, flat, ignore_index):
-    return matrix_of(x).masked_fill((flat.long() == ignore_index)[:, None], 0.0)
-
-
 # ## Launchers
 #
 # Inside `torch.compile` they are operators, which Dynamo doesn't look into: it can't follow writes to parts of one
@@ -137,13 +131,18 @@ def linear_token_logprobs_backward(
     checks.power_of_two(BLOCK_N=BLOCK_N)
     checks.positive(COLUMNS=COLUMNS)
     flat, upstream = tokens.reshape(-1).contiguous(), (dlogprobs, dentropies)
-    rows = rows_that_count(x, flat, ignore_index)
+    # Zeros take the place of rows that don't count, in `x` and then in its gradient. The gradient of their logits is
+    # zero, but zero times NaN is NaN: from such a row it would come into every weight, and from a weight into the row.
+    ignored = (flat.long() == ignore_index)[:, None]
+    rows = matrix_of(x).masked_fill(ignored, 0.0)
     gradients = empty_gradients(rows, weight, bias, needs)
     options = len(weight), temperature, ignore_index, BLOCK_N
     for start, part, logits in pieces(rows, weight, bias, COLUMNS):
         # The gradient overwrites its logits, [[tag: LTL-G]]: nobody needs them any more.
         differentiate_piece(upstream, logits[None], flat, state, logits, start, *options)
         add_gradients(gradients, logits, rows, part, start, first=start == 0)
+    if gradients[0] is not None:
+        gradients[0].masked_fill_(ignored, 0.0)
     return [gradient for gradient in finished(gradients, x) if gradient is not None]
 
 

@@ -39,7 +39,9 @@ from annotated_examples.common.logits import INTEGERS, items
 
 # ## Reference
 #
-# Terms of tokens that count, in plain PyTorch, and then one of three means, [below](#which-mean).
+# Terms of tokens that count, in plain PyTorch, and then one of three means, [below](#which-mean). Libraries write
+# `-torch.minimum(ratio * a, ratio.clamp(low, high) * a)`, which is the same while the ratio is finite. Behind the clip
+# an infinite one has a gradient of 0 · ∞ there. So it is selected here, before the exponential.
 def grpo_loss_reference(
     logprobs, old_logprobs, advantages, mask=None, *, ref_logprobs=None, clip=(0.2, 0.2), beta=0.0, reduction="token",
     n_items=None, max_length=None,
@@ -47,8 +49,10 @@ def grpo_loss_reference(
     v = torch.ones_like(logprobs) if mask is None else mask.to(logprobs.dtype)
     y = torch.where(v != 0, logprobs, 0.0)
     old, a = y.detach() if old_logprobs is None else old_logprobs.detach(), advantages.detach()
-    ratio, a = (y - torch.where(v != 0, old, 0.0)).exp(), a[:, None] if a.dim() == 1 else a
-    terms = -torch.minimum(ratio * a, ratio.clamp(1 - clip[0], 1 + clip[1]) * a)
+    log_ratio, a = y - torch.where(v != 0, old, 0.0), a[:, None] if a.dim() == 1 else a
+    ratio, bound = log_ratio.exp(), torch.where(a > 0, 1 + clip[1], 1 - clip[0]).to(y.dtype)
+    beyond = ((a > 0) & (ratio > bound)) | ((a < 0) & (ratio < bound))
+    terms = -torch.where(beyond, bound, torch.where(beyond, 0.0, log_ratio).exp()) * a
     if beta:
         d = torch.where(v != 0, ref_logprobs.detach(), 0.0) - y
         terms = terms + beta * (d.exp() - 1 - d)
@@ -64,7 +68,8 @@ def dpo_loss_reference(
     chosen, rejected, ref_chosen, ref_rejected, *, beta=0.1, label_smoothing=0.0, reduction="mean"
 ):  # fmt: skip
     u = beta * ((chosen - ref_chosen.detach()) - (rejected - ref_rejected.detach()))
-    losses = (1 - label_smoothing) * F.softplus(-u) + label_smoothing * F.softplus(u)
+    weights = (1 - label_smoothing, -u), (label_smoothing, u)
+    losses = sum(weight * F.softplus(x) for weight, x in weights if weight)  # 0 · ∞ would be NaN
     return losses if reduction == "none" else losses.sum() / (max(len(u), 1) if reduction == "mean" else 1)
 
 
@@ -76,8 +81,12 @@ def dpo_loss_reference(
 # one $d$ in ten. So a small $d$ goes into the series of the exponential, without its first two terms.
 @triton.jit
 def k3(d):
+    # $k$ and its slope in $d$, which is $k + d$ or $e^d - 1$. Where the reference calls a token impossible, $d$ is −∞:
+    # then $k$ is infinite, and the slope is −1.
     rest = 1 / 6 + d * (1 / 24 + d * (1 / 120 + d * (1 / 720 + d * (1 / 5040 + d * (1 / 40320)))))
-    return tl.where(tl.abs(d) < 0.5, d * d * (0.5 + d * rest), exp(d) - 1.0 - d)
+    k, above = d * d * (0.5 + d * rest), exp(d) - 1.0
+    near = tl.abs(d) < 0.5
+    return tl.where(near, k, above - d), tl.where(near, k + d, above)
 
 
 # ## Loss and slope of a token
@@ -122,22 +131,21 @@ def grpo_kernel(
     log_ratio = y - y
     if old_ptr is not None:
         log_ratio = y - tl.load(old_ptr + offs, mask=counts, other=0.0)
-    # Without an advantage the product is 0. A ratio of infinity would make it NaN, so its logarithm takes its place.
-    ratio = tl.where(a == 0.0, log_ratio, exp(log_ratio))
+    # Without an advantage the product is 0. A ratio of infinity would make it NaN, so 1 takes its place. A NaN stays.
+    ratio = tl.where((a == 0.0) & (log_ratio == log_ratio), 1.0, exp(log_ratio))
     # Beyond the bound the term is constant, and the slope 0: `pid=0: beyond = [0, 0, 0, 1, 0, 0, 1, 0]`. The sixth
     # token has the same ratio as the fourth, and is a bad one. At the bound the slope is kept, as PyTorch's `minimum`
     # and `clamp` do. A NaN isn't beyond: it stays.
     bound = tl.where(a > 0.0, highest, lowest)
-    beyond = tl.where(a > 0.0, ratio > bound, ratio < bound) & (a != 0.0)
+    beyond = (a > 0.0) & (ratio > bound) | (a < 0.0) & (ratio < bound)
     term = -tl.where(beyond, bound, ratio) * a
     slope = tl.where(beyond, 0.0, -ratio * a)
 
-    # [[tag: PL-k3]]; $k + d$ is $e^d - 1$, with all its digits.
+    # [[tag: PL-k3]]
     if ref_ptr is not None:
-        d = tl.load(ref_ptr + offs, mask=counts, other=0.0) - y
-        k = k3(d)
+        k, in_d = k3(tl.load(ref_ptr + offs, mask=counts, other=0.0) - y)
         term += beta * k
-        slope -= beta * (k + d)
+        slope -= beta * in_d
     tl.store(terms_ptr + offs, tl.where(counts, weight * term, 0.0), mask=offs < n)
     tl.store(slopes_ptr + offs, tl.where(counts, weight * slope, 0.0), mask=offs < n)
 
@@ -190,6 +198,12 @@ def softplus(u):
     return tl.maximum(u, 0.0) + libdevice.log1p(exp(-tl.abs(u)))
 
 
+# A text that a model calls impossible makes one of the two infinite. Where that one has no weight, it doesn't count.
+@triton.jit
+def weighted(weight, x):
+    return tl.where(weight == 0.0, 0.0, weight * x)
+
+
 @triton.jit
 def dpo_kernel(
     chosen_ptr, rejected_ptr, ref_chosen_ptr, ref_rejected_ptr,  # (B,) each
@@ -207,7 +221,7 @@ def dpo_kernel(
     )
     u = beta * (chosen - rejected)
     # [[tag: DPO-stable]]: the pair counts as labelled the wrong way round with the probability `smoothing`.
-    loss = (1.0 - smoothing) * softplus(-u) + smoothing * softplus(u)
+    loss = weighted(1.0 - smoothing, softplus(-u)) + weighted(smoothing, softplus(u))
     # [[tag: DPO-w]], as a sum of two sigmoids: far from zero, `sigmoid(u) - 1` would be rounded to 0.
     slope = beta * (smoothing * sigmoid_of(u) - (1.0 - smoothing) * sigmoid_of(-u))
     tl.store(losses_ptr + offs, loss, mask=mask)
@@ -281,7 +295,8 @@ def dpo_contract(beta, label_smoothing, reduction, chosen, **others):
 
 # ## Joining autograd
 #
-# The slopes are known since the forward pass, so backward is one product.
+# The slopes are known since the forward pass, so backward is a product. A token that doesn't count, or that a clip
+# holds, has the slope 0, and gets no gradient whatever comes from above: 0 · ∞ would be NaN.
 class GrpoLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logprobs, *arguments):
@@ -294,7 +309,7 @@ class GrpoLoss(torch.autograd.Function):
     @autograd.once_differentiable
     def backward(ctx, dloss):
         slopes, shares = ctx.saved_tensors
-        return slopes * (dloss * shares)[:, None], *[None] * 9
+        return torch.where(slopes == 0, 0.0, slopes * (dloss * shares)[:, None]), *[None] * 9
 
 
 class DpoLoss(torch.autograd.Function):

@@ -78,15 +78,19 @@ def weights_are_rounded_once(module):
 
 
 def nan_where_ignored(module):
-    """What a hidden row holds that isn't asked about comes into no gradient, those of the weights included."""
+    """What a hidden row holds that isn't asked about comes into no gradient, those of the weights included; and nothing
+    that the weights hold comes into that row's."""
     x, weight, tokens = randn(6, 5), randn(30, 5), some_tokens(6, vocab=30)
+    ignored = tokens == -100
     clean = [harness.leaf(value) for value in (x, weight)]
-    spoilt = [harness.leaf(value) for value in (x.masked_fill((tokens == -100)[:, None], float("nan")), weight)]
-    for leaves in (clean, spoilt):
+    spoilt = [harness.leaf(value) for value in (x.masked_fill(ignored[:, None], float("nan")), weight)]
+    hopeless = [harness.leaf(value) for value in (x, weight.index_fill(0, tokens[:1], float("inf")))]
+    for leaves in (clean, spoilt, hopeless):
         found = in_pieces(module, 8)(*leaves, tokens)
         (found[0] + found[1]).sum().backward()
     for before, after in zip(clean, spoilt):
         assert torch.equal(before.grad, after.grad)
+    assert (hopeless[0].grad[ignored] == 0).all() and hopeless[0].grad[~ignored].isnan().all()
 
 
 CHECKS = [several_pieces, many_pieces_in_bfloat16, weights_are_rounded_once, nan_where_ignored]
@@ -110,8 +114,13 @@ MUTANTS = [
     ),
     (
         nan_where_ignored,
-        Mutant("ignored rows are multiplied", ".masked_fill((flat.long() == ignore_index)[:, None], 0.0)", ""),
+        Mutant(
+            "ignored rows are multiplied",
+            "matrix_of(x).masked_fill(ignored, 0.0)",
+            "matrix_of(x)",
+        ),
     ),
+    (nan_where_ignored, Mutant("ignored rows are products", "gradients[0].masked_fill_(ignored, 0.0)", "pass")),
 ]
 SHARED_MUTANTS = [
     (

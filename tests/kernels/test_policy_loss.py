@@ -82,7 +82,7 @@ def advantages_of_sequences_and_tokens(module):
 
 
 def a_ratio_of_infinity(module):
-    """Without an advantage, and behind the clip of a good token: 0, where PyTorch computes 0 · ∞."""
+    """Without an advantage, and behind the clip of a good token: 0, where a product would be 0 · ∞."""
     values = rollouts()
     values["mask"][:] = True
     values["old_logprobs"][2, 3] = values["old_logprobs"][0, 5] = -1e4
@@ -91,6 +91,45 @@ def a_ratio_of_infinity(module):
     assert found["gradient"][2, 3] == found["gradient"][0, 5] == 0
     values["old_logprobs"][1, 7] = -1e4  # of a bad token it is the truth
     assert results(module.grpo_loss, values)["loss"] == INF
+
+
+def an_impossible_token(module):
+    """−∞ now, when it was written, or for the reference: 0 · ∞ and ∞ − ∞. PyTorch's answer for A = 0 is 0 where the
+    ratio is, and its slope for an impossible token of the reference is finite."""
+    one = lambda y, o, a, **more: results(  # noqa: E731
+        module.grpo_loss,
+        dict(logprobs=y.view(1, 1), old_logprobs=o.view(1, 1), advantages=a.view(1)) | more,
+        beta=0.5 if more else 0.0,
+    )
+    of = lambda *values: torch.tensor(values, device=DEVICE)  # noqa: E731
+    for y, o in ((-INF, -1.0), (-1.0, -INF), (-1e4, -1.0), (-1.0, -1e4)):
+        found = one(of(y), of(o), of(0.0))
+        assert found["loss"] == 0 and found["gradient"] == 0, (y, o)
+    for a, loss in ((2.0, 0.0), (-2.0, 1.6)):
+        found = one(of(-INF), of(-1.0), of(a))
+        assert found["loss"].item() == pytest.approx(loss) and found["gradient"] == 0
+    for a in (0.0, 2.0):  # what says nothing stays so
+        for y, o in ((NAN, -1.0), (-1.0, NAN), (-INF, -INF)):
+            found = one(of(y), of(o), of(a))
+            assert found["loss"].isnan() and found["gradient"].isnan(), (a, y, o)
+    found = one(of(-1.0), of(-1.0), of(NAN))
+    assert found["loss"].isnan() and found["gradient"].isnan()
+    found = one(of(-1.0), of(-1.0), of(2.0), ref_logprobs=of(-INF).view(1, 1))
+    assert found["loss"] == INF and found["gradient"].item() == pytest.approx(-2.0 + 0.5)
+    found = one(of(-INF), of(-1.0), of(2.0), ref_logprobs=of(-1.0).view(1, 1))
+    assert not found["loss"].isfinite() and found["gradient"] == -INF
+
+
+def nothing_from_above(module):
+    """A token that doesn't count, or that a clip holds, has no gradient, also where that of the loss is no number."""
+    values = rollouts(far=1.0)
+    ratio, a = (values["logprobs"] - values["old_logprobs"]).exp(), values["advantages"][:, None]
+    held = ((a > 0) & (ratio > 1.2)) | ((a < 0) & (ratio < 0.8))
+    none = held | ~values["mask"]
+    assert held.any() and not none.all()
+    for upstream in (INF, -INF, NAN):
+        found = results(module.grpo_loss, values, upstream)["gradient"]
+        assert (found[none] == 0).all() and not found[~none & (a != 0)].isfinite().any()
 
 
 def nan_where_masked(module):
@@ -138,6 +177,8 @@ CHECKS = [
     unequal_clips,
     advantages_of_sequences_and_tokens,
     a_ratio_of_infinity,
+    an_impossible_token,
+    nothing_from_above,
     nan_where_masked,
     near_the_reference,
     an_empty_sequence_and_an_empty_batch,
@@ -182,7 +223,22 @@ def pairs(module):
             accuracy.check("gradient", ours.grad, true.grad.float(), true.grad)
 
 
-DPO_CHECKS = [far_apart, pairs]
+def impossible_texts(module):
+    """One of the two texts is impossible, and then the loss of the pair the other way round has no weight."""
+    zero = torch.zeros(1, device=DEVICE)
+    for smoothing, sign in ((0.0, 1.0), (1.0, -1.0)):
+        for u, loss, slope in ((INF, 0.0, 0.0), (-INF, INF, -0.1)):
+            leaf = harness.leaf(torch.full((1,), sign * u, device=DEVICE))
+            found = module.dpo_loss(leaf, zero, zero, zero, label_smoothing=smoothing)
+            found.backward()
+            assert found == loss and leaf.grad.item() == pytest.approx(sign * slope)
+            own = lesson.dpo_loss_reference(leaf, zero, zero, zero, label_smoothing=smoothing)
+            assert own == found and torch.autograd.grad(own, leaf)[0] == leaf.grad
+    nan = torch.full((1,), NAN, device=DEVICE)
+    assert all(module.dpo_loss(nan, zero, zero, zero, label_smoothing=each).isnan() for each in (0.0, 0.5, 1.0))
+
+
+DPO_CHECKS = [far_apart, pairs, impossible_texts]
 
 
 @pytest.mark.parametrize("check", DPO_CHECKS, ids=lambda check: check.__name__)
@@ -194,16 +250,22 @@ def test_dpo(check):
 
 MUTANTS = [
     (unequal_clips, Mutant("a good token is held below", "tl.where(a > 0.0, highest, lowest)", "tl.where(a > 0.0, lowest, highest)")),
-    (unequal_clips, Mutant("both sides are held", "tl.where(a > 0.0, ratio > bound, ratio < bound)", "(ratio > highest) | (ratio < lowest)")),
-    (a_ratio_of_infinity, Mutant("0 · ∞ without an advantage", "tl.where(a == 0.0, log_ratio, exp(log_ratio))", "exp(log_ratio)")),
-    (a_batch, Mutant("sign of the price's slope", "slope -= beta * (k + d)", "slope += beta * (k + d)")),
+    (unequal_clips, Mutant("both sides are held", "(a > 0.0) & (ratio > bound) | (a < 0.0) & (ratio < bound)", "(ratio > highest) | (ratio < lowest)")),
+    (a_ratio_of_infinity, Mutant("0 · ∞ without an advantage", "tl.where((a == 0.0) & (log_ratio == log_ratio), 1.0, exp(log_ratio))", "exp(log_ratio)")),
+    (an_impossible_token, Mutant("0 · (−∞) without an advantage", "tl.where((a == 0.0) & (log_ratio == log_ratio), 1.0, exp(log_ratio))", "tl.where(a == 0.0, log_ratio, exp(log_ratio))")),
+    (an_impossible_token, Mutant("NaN is hidden without an advantage", "(a == 0.0) & (log_ratio == log_ratio)", "a == 0.0")),
+    (an_impossible_token, Mutant("∞ − ∞ in the price's slope", "tl.where(near, k + d, above)", "tl.where(near, k, above - d) + d")),
+    (nothing_from_above, Mutant("0 · ∞ from above", "torch.where(slopes == 0, 0.0, slopes * (dloss * shares)[:, None])", "slopes * (dloss * shares)[:, None]")),
+    (a_batch, Mutant("sign of the price's slope", "slope -= beta * in_d", "slope += beta * in_d")),
     (advantages_of_sequences_and_tokens, Mutant("another sequence's advantage", "offs // T * stride_ab", "offs % T * stride_ab")),
-    (near_the_reference, Mutant("no series", "tl.abs(d) < 0.5", "tl.abs(d) < 0.0")),
+    (near_the_reference, Mutant("no series", "near = tl.abs(d) < 0.5", "near = tl.abs(d) < 0.0")),
     (nan_where_masked, Mutant("the mask is a factor", "tl.where(counts, weight * term, 0.0)", "weight * (term + tl.load(old_ptr + offs, mask=offs < n) * 0.0)")),
     (an_empty_sequence_and_an_empty_batch, Mutant("0 / 0", "torch.where(n > 0, 1 / n, 0.0)", "1 / n")),
     (an_empty_sequence_and_an_empty_batch, Mutant("an empty sequence isn't counted", "counts * len(counts)", "counts * (counts > 0).sum()")),
     (far_apart, Mutant("log of a sum with 1", "libdevice.log1p(exp(-tl.abs(u)))", "tl.log(1.0 + exp(-tl.abs(u)))")),
     (far_apart, Mutant("sigmoid − 1", "smoothing * sigmoid_of(u) - (1.0 - smoothing) * sigmoid_of(-u)", "sigmoid_of(u) - (1.0 - smoothing)")),
+    (impossible_texts, Mutant("the weight is the loss", "weighted(1.0 - smoothing, softplus(-u))", "weighted(softplus(-u), 1.0 - smoothing)")),
+    (impossible_texts, Mutant("0 · ∞ without smoothing", "tl.where(weight == 0.0, 0.0, weight * x)", "weight * x")),
     (pairs, Mutant("the rejected text has the chosen one's slope", "slopes * -dloss", "slopes * dloss")),
 ]  # fmt: skip
 
@@ -270,15 +332,23 @@ def test_the_means_by_hand():
 
 
 def test_at_the_bound_the_slope_is_kept():
-    """As torch's minimum and clamp keep it."""
+    """As torch's minimum and clamp keep it, with which libraries write the loss."""
+
+    def written(logprobs, old_logprobs, advantages, clip):
+        ratio, a = (logprobs - old_logprobs).exp(), advantages[:, None]
+        return -torch.minimum(ratio * a, ratio.clamp(1 - clip[0], 1 + clip[1]) * a).mean()
+
     y = torch.log(torch.tensor([[1.25, 0.75]], device=DEVICE))
     for a in (1.0, -1.0):
         values = dict(
             logprobs=torch.zeros(1, 2, device=DEVICE), old_logprobs=-y, advantages=torch.tensor([a], device=DEVICE)
         )
         clip = (1 - y[0, 1].exp().item(), y[0, 0].exp().item() - 1)
-        ours, own = (results(f, values, clip=clip)["gradient"] for f in (lesson.grpo_loss, lesson.grpo_loss_reference))
-        torch.testing.assert_close(ours, own)
+        own, *others = (
+            results(f, values, clip=clip)["gradient"] for f in (written, lesson.grpo_loss, lesson.grpo_loss_reference)
+        )
+        for each in others:
+            torch.testing.assert_close(each, own)
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0)])
