@@ -25,8 +25,9 @@ or bfloat16. `swiglu_packed` takes both as the halves of one tensor, which is wh
 strides are allowed: rows any distance apart are read in place, so `chunk` and slices cost no copy; what isn't
 contiguous within a row is copied first. Inputs and the upstream gradient are never written to. Outputs are contiguous.
 There is one difference from PyTorch, which rounds the activation to the tensor's dtype before it multiplies. In float16
-that gives 0 for gates below about −20, and an infinite `up` makes it NaN; here the product is computed in float32 and
-is infinite. Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$ gives NaN.
+that gives 0 for gates below about −20, and an infinite `up` makes it NaN; here the product is computed in float32, and
+down to gates of about −88 it is infinite. Other NaNs and infinities come out where PyTorch's do: a gate of $-\infty$
+gives NaN.
 """
 
 from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -122,7 +122,8 @@ def shard_statistics_kernel(
         new_max = tl.maximum(row_max, tl.max(tl.where(mask, z, -float("inf")), axis=0))
         e = tl.where(mask, tl.exp(z - new_max), 0.0)
         row_sum = row_sum * tl.exp(row_max - new_max) + tl.sum(e, axis=0)
-        # The sum of the logits themselves, relative to the same number: it moves once for each column before.
+        # The sum of the logits themselves, relative to the same number. Where that grows by some amount, each of the
+        # `start` columns before falls by it.
         if smoothing != 0.0:
             moved = tl.where(start > 0, start * (row_max - new_max), 0.0)
             total += moved + tl.sum(tl.where(mask, z - new_max, 0.0), axis=0)
@@ -292,7 +293,8 @@ def shard_backward(
 #
 # The function's result is one loss for each row; PyTorch takes the mean. (A plain `torch.distributed.all_reduce` would
 # be right by luck. It has no backward pass, so autograd hands the upstream gradient through, with a warning that this
-# will end. That fits one loss that all R ranks compute. If each rank's loss counted, it would be R times too small.)
+# will end. That is right for one loss that all R ranks compute. If the losses of all ranks were added, the gradient
+# would be R times too small.)
 class VocabParallelCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, labels, shard, smoothing, softcap, scaling, z_loss, ignore_index):

@@ -8,10 +8,10 @@ r"""
 Here $c_{tji}$ is 1 if slot $j$ of token $t$ belongs to expert $i$, and 0 otherwise.
 
 Fusing saves passes through memory. But the products are the bulk of this layer, and whatever is fused into them slows
-them down: rows that are gathered can't be fetched by the TMA unit, since it takes neighbours only, and while a tile is
-activated and stored nothing is multiplied. So here all six products are those of
-[the fast grouped product](grouped_matmul.py), and between them stand short kernels that only move rows. At 8192 tokens
-with 6 of 64 experts, 2048 x 1408, in bfloat16 on an H200:
+them down. Hopper's TMA unit fetches rows that lie one after another, so it can't gather a tile of them. (Blackwell's
+can.) And while a tile is activated and stored nothing is multiplied. So here all six products are those of [the fast
+grouped product](grouped_matmul.py), and between them stand short kernels that only move rows. At 8192 tokens with 6 of
+64 experts, 2048 x 1408, in bfloat16 on an H200:
 
 | step | time |
 |---|---:|

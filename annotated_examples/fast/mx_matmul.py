@@ -21,9 +21,9 @@ eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left 
 [[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]], the time of a copy that moves as many bytes; the library
 multiplies.
 
-And even with one row it is far behind the memory, which could deliver the weights in less than half the time. A graph
-with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied as they are,
-all of it would take [[bench: mx_matmul/ladder/nothing decoded/1_row_ms]]. The rest is decoding: of the 876
+And with one row it runs at [[bench: mx_matmul/1x8192x8192/forward/share]] of the speed of a copy that moves as many
+bytes. A graph with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied
+as they are, all of it would take [[bench: mx_matmul/ladder/nothing decoded/1_row_ms]]. The rest is decoding: of the 876
 instructions for 256 weights in each thread, 256 multiply, 257 mask, and 162 move bits. [Packed
 integers](low_bit/__init__.py) have it easier: their scale stands in front of a sum of 128 products, not of 32, and
 their zero point makes a code a number without any multiplication.
@@ -137,8 +137,9 @@ def load_scales(scale_ptrs, group, groups, n_mask, stride_sk, ALIGNED: tl.conste
     return tl.load(scale_ptrs + group * stride_sk, mask=mask, other=0).to(tl.int32)
 
 
-# What is multiplied pairwise has to be multiplied *before* `tl.join` puts the pairs together. Joined first, the
-# compiler changed the layout between the two and sent each decoded number through shared memory.
+# Two weights share a multiplication, so they are multiplied *before* `tl.join` puts the pairs together. When they were
+# joined first, the compiler changed the layout between the two steps, and sent each decoded number through shared
+# memory.
 #
 # Why two multiplications, and not one by the product of scale and 2¹²⁶? That would be infinite for scales beyond 2.
 @triton.jit

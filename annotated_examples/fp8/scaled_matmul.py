@@ -24,8 +24,8 @@ each 128 of K, and the ordinary cores have to do those between two products.
 of eight-bit codes keeps about 14 bits and cuts off the rest, says the report that the public function names. So a sum
 over a long K stops growing, as one in 16 bits [does](../../docs/guides/numerics.md#a-sum-that-stops-growing). The way
 out is called **promotion**: after each 128 of K the tensor cores' sum is added to another one, in ordinary float32, and
-starts again from zero. Nothing of this shows in the interpreter, whose sums are exact. A calculation with such an
-accumulator does:
+starts again from zero. Nothing of this shows in the interpreter, which rounds the sum of a tile once, to float32. A
+calculation with such an accumulator shows it:
 
 [[figure: fp8/promotion]]
 
@@ -99,8 +99,8 @@ def scaled_matmul_reference(
 # ## A tile of codes
 #
 # Each tensor arrives as a tuple, the pointer and its two strides. Rows and columns outside of the matrix read as 0,
-# which adds nothing. A mask that is computed before the loop over K would be right in the first step only: the columns
-# move on, so it is made here.
+# which adds nothing. The mask is made here, in each step of the loop over K, because the columns move on. That of the
+# first step would be wrong in the last one, where K ends inside of a tile.
 @triton.jit
 def load_codes(tensor, offs_r, offs_c, rows, columns):
     ptr, stride_r, stride_c = tensor

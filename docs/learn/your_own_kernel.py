@@ -315,8 +315,8 @@ academy("trace", "annotated_examples/own/l2_normalise.py", "--launch", "0", "--p
 # column; more than one chunk; slices with NaN between the rows, transposed and expanded inputs; large numbers and
 # zeros; an upstream gradient with stride zero, which is what `.sum().backward()` makes.
 #
-# How large may an error be? At most twice that of PyTorch in the same dtype, both measured against float64.
-# `accuracy.check` holds a result to that.
+# How large may an error be? At most twice that of PyTorch in the same dtype, both measured against float64, or [a few
+# eps](../guides/numerics.md#how-wrong-is-too-wrong) where PyTorch is nearly exact. `accuracy.check` holds a result to that.
 
 
 # %%

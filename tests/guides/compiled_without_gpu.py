@@ -56,6 +56,24 @@ class Kept(catching.Catcher):
         return super()._looked_at(compiled) | dict(compiled=compiled)
 
 
+@triton.jit
+def gathered_rows_kernel(x_ptr, rows_ptr, out_ptr, M):
+    descriptor = tl.make_tensor_descriptor(x_ptr, [M, 1024], [1024, 1], [1, 64])
+    rows = tl.arange(0, 32)
+    x = descriptor.gather(tl.load(rows_ptr + rows), 0)
+    tl.store(out_ptr + rows[:, None] * 64 + tl.arange(0, 64)[None, :], x)
+
+
+def gathers(capability):
+    """Whether the TMA unit of a card gathers rows."""
+    try:
+        kernel = compiled(gathered_rows_kernel, "*bf16 *i32 *bf16 i32", {}, capability)
+    except Exception as error:
+        assert "gather4" in str(error)
+        return False
+    return "gather4" in kernel.asm["ptx"]
+
+
 def launched(function, *inputs, **options):
     """The kernels that a call launches, compiled. inputs: (dtype, sizes), or a value."""
     with Kept(card_of(90), detail=False).catching() as kept:
@@ -346,6 +364,7 @@ def main():
     heads, options = (bf16, (4, 16, 4096, 128)), Options(0.1, OPEN, OPEN, 0.0, 4096, 4096)
     kernels = launched(flash_attention.attention_forward, heads, heads, heads, None, None, None, options)
     result["attention's loop"] = Counter(shortest_loop(kernels["attention_forward_kernel"]))
+    result["cards whose TMA unit gathers rows"] = [card for card in (90, 100, 120) if gathers(card)]
     result["warp_specialize"] = {f"{card}, {warps} warps": split(card, warps) for card, warps in SPLITS}
     print(json.dumps(result))
 

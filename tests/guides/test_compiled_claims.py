@@ -169,3 +169,9 @@ def test_how_much_of_attention_s_loop_is_the_softmax():
         assert round(sum(loop.values()), -1) == 330 and round(softmax, -1) == 230
     text = said("annotated_examples/fast/flash_attention.py")
     assert "some 330 instructions for every warp, of which 230 are the softmax's" in text
+
+
+def test_which_cards_gather_rows_by_tma():
+    assert counted()["cards whose TMA unit gathers rows"] == [100, 120]
+    text = said("annotated_examples/fast/moe_mlp.py")
+    assert "fetches rows that lie one after another, so it can't gather a tile of them. (Blackwell's can.)" in text

@@ -116,3 +116,12 @@ def test_the_page_has_every_entry():
         r"error-messages\.md#([\w-]+)", "".join(p.read_text("utf-8") for p in (ROOT / "docs").rglob("*.md"))
     )
     assert set(linked) <= {error_page.anchor(entry) for entry in ENTRIES}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=names)
+def test_a_text_that_another_page_quotes_is_the_one_that_is_printed(entry):
+    for path in (ROOT / "docs").rglob("*.md"):
+        for quoted in re.findall(r"(?<![*\w])\*([^*\n`][^*`]{10,}?)\*(?![*\w])", path.read_text("utf-8")):
+            quoted = " ".join(quoted.split())
+            if entry.known_by in quoted:
+                assert quoted.strip(".… ") in " ".join(entry.says.split()), path

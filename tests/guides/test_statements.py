@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -382,3 +383,109 @@ def test_weights_for_one_convention_of_rope_fit_the_other_in_another_order():
     assert "unless the features of their queries and keys are put in the other order" in said(
         "annotated_examples/classics/rope.py"
     )
+
+
+class Multiplied(torch.autograd.Function):
+    """A product whose gradients are what a function makes of the right ones."""
+
+    @staticmethod
+    def forward(ctx, a, b, changed):
+        ctx.save_for_backward(a, b)
+        ctx.changed = changed
+        return a * b
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, b = ctx.saved_tensors
+        return ctx.changed(dy * b, dy * a)
+
+
+def test_what_autograd_notices_of_wrong_gradients():
+    a, b = (torch.tensor(values, requires_grad=True) for values in ([2.0, 3.0], [5.0, 7.0]))
+    Multiplied.apply(a, b, lambda da, db: (db, da, None)).sum().backward()
+    assert torch.equal(a.grad, a) and torch.equal(b.grad, b), "swapped, and nobody says so"
+    for wrong in (lambda da, db: (da, db), lambda da, db: (da[:1], db, None)):
+        with pytest.raises(RuntimeError, match="number of gradients|expected shape"):
+            Multiplied.apply(a, b, wrong).sum().backward()
+    assert "two gradients of one shape that are swapped are not" in said("docs/guides/from-pytorch.md")
+
+
+def test_a_launch_asks_whether_the_current_card_can_reach_a_tensor():
+    """Not whether it lies there: the memory of a card that is its peer passes."""
+    driver = Path(triton.__file__).with_name("backends") / "nvidia/driver.c"
+    asked = driver.read_text("utf-8").split("cannot be accessed from Triton")[0].rpartition("cuPointerGetAttribute(")[2]
+    assert "CU_POINTER_ATTRIBUTE_DEVICE_POINTER" in asked and "CUDA_ERROR_INVALID_VALUE" in asked
+    text = said("docs/guides/from-pytorch.md")
+    assert "A launch refuses memory that the GPU can't reach" in text and "each may reach the other's memory" in text
+
+
+def test_two_kernels_at_the_speed_of_a_copy_are_slower_than_one():
+    record = json.loads((ROOT / "benchmarks/results/nvidia-h200/swiglu.json").read_text("utf-8"))
+    (forward,) = (each for each in passes(record["cases"], "forward") if each.case["shape"] == [8192, 14336])
+    assert forward.share("eager") * 5 / 3 > 0.9, "five tensors read or written, where three have to be"
+    assert forward.ms("eager") > 1.7 * forward.ms("torch.compile")
+    assert "SwiGLU [below](#torchcompile-first)" in said("docs/guides/should-you-write-a-kernel.md")
+
+
+def test_below_which_gate_an_infinite_factor_gives_nan():
+    from annotated_examples.classics.swiglu import swiglu
+
+    gates = torch.linspace(-100, -10, 1801).half().unique()
+    infinite = torch.full_like(gates, math.inf)
+    ours, pytorch = swiglu(gates, infinite), F.silu(gates) * infinite
+    assert gates[ours.isnan()].max() == -88.75 and -20.5 < gates[pytorch.isnan()].max() < -20
+    text = said("annotated_examples/classics/swiglu.py")
+    assert "gates below about −20" in text and "down to gates of about −88 it is infinite" in text
+
+
+def test_how_many_sets_of_codes_a_linear_layer_takes():
+    """From the table of recipes: which operand has which scales in which product."""
+    table = (
+        (ROOT / "annotated_examples/fp8/linear.py").read_text("utf-8").split("|---|---|---|---|\n")[1].split("\n\n")[0]
+    )
+    sets = {}
+    for row in re.sub(r"one( scale)? each", "one, one", table).splitlines():
+        recipe, *products = (cell.strip() for cell in row.strip("|").split("|"))
+        scales = [cell.split(", ") for cell in products if ", " in cell]
+        operands = ("x", "weight"), ("dy", "weight"), ("dy", "x")
+        sets[recipe.strip('`"')] = len({pair for each in zip(operands, scales) for pair in zip(*each)})
+    assert sets == {"tensor": 3, "row": 6, "row_gw_hp": 4, "block": 5}
+    assert "Six operands, and three sets of codes at least" in said("backprop_math/float8_linear.md")
+
+
+def test_the_error_that_the_rule_is_judged_by_is_counted_in_eps():
+    from academy.judge import accuracy
+
+    judged = json.loads((ROOT / "docs/guides/judged/since.json").read_text("utf-8"))
+    message = judged["rows"]["last/shifted_variance.py"]["message"]
+    found, right = map(float, re.findall(r"(?:is|be) ([\d.]+\d)", message))
+    assert round(abs(found - right) / right / torch.finfo(torch.float32).eps) == 10 and accuracy.MAX_FLOOR == 8
+    assert "it is off by ten eps. Our rule [allows eight]" in said("docs/guides/which-judge.md")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs").glob("*/*.[mp][dy]")) + sorted((ROOT / "docs").glob("*.md")), ids=str
+)
+def test_who_names_the_rule_links_it(path):
+    """Twice PyTorch's error is half of the rule: where PyTorch is exact, a floor applies."""
+    text = path.read_text("utf-8")
+    if re.search(r"most\W+(\w+\W+)?twice (that of )?PyTorch", " ".join(text.split())):
+        assert path.name == "numerics.md" or "#how-wrong-is-too-wrong" in text
+
+
+def test_the_functions_of_the_grammar_are_listed():
+    from academy.formulas.reading.expressions import FUNCTIONS
+
+    listed = said("docs/guides/writing-derivations.md").split("Known functions are ")[1].split(". ")[0]
+    assert set(re.findall(r"`(\\[^`]+)`", listed)) == set(FUNCTIONS)
+
+
+def test_the_interpreter_s_sums_of_codes_are_rounded():
+    from annotated_examples.fp8.scaled_matmul import scaled_matmul
+
+    a = torch.full((1, 257), 256.0).to(torch.float8_e4m3fn)
+    a[0, -1] = 1.0
+    one = torch.ones(())
+    c = scaled_matmul(a, a.t(), one, one, recipe="tensor", out_dtype=torch.float32)
+    assert (a.double() @ a.double().t()).item() == 2**24 + 1 and c.item() == 2**24
+    assert "the interpreter, which rounds the sum of a tile once" in said("annotated_examples/fp8/scaled_matmul.py")
