@@ -20,10 +20,9 @@ bfloat16. The product has 6.4 billion operations, 24 for each number of `x` and 
 row that has to be read is used for the sum of squares, too. Backward reads `x` again and writes `dx`. This page has no
 times yet.
 
-**Contract.** `x` is (…, n, C), float32, float16 or bfloat16, with n from 1 to 8, and any strides. Factors of the two
-products, with `phi` and for the gradient of `phi`, have the dtype of `x`, and sums are float32, as are all coefficients.
-Nobody adds to what another program adds to, so each call gives the same bits. A NaN stays in its token; in the gradients
-of what all tokens share, it doesn't.
+**Contract.** `x` is (…, n, C), float32, float16 or bfloat16, with n from 1 to 8, and any strides. Factors of products
+have the dtype of `x`, and sums are float32, as are all coefficients. Nobody adds to what another program adds to, so
+each call gives the same bits. A NaN stays in its token; in the gradients of what all tokens share, it doesn't.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -84,8 +83,8 @@ def coefficients_kernel(
         acc = multiply_add(x, tl.load(phi_ptrs, mask=mask_phi, other=0.0), acc, INPUT_PRECISION)
         wide = x.to(tl.float32)
         squares += wide * wide
-    # [[tag: HC-rstd]] and [[tag: HC-mix]]. The example's first token has the streams (2, 0) and (0, 2), so its mean square
-    # is 2: `pid=0: rstd = [0.7071, 1.0000]`. The first row of `phi` picks the token's first number, which is 2:
+    # [[tag: HC-rstd]] and [[tag: HC-mix]]. The example's first token has the streams (2, 0) and (0, 2), so its mean
+    # square is 2: `pid=0: rstd = [0.7071, 1.0000]`. The first row of `phi` picks the token's first number, which is 2:
     # `pid=0: mix[0, 0] = 1.414`.
     rstd = 1.0 / tl.sqrt(tl.sum(squares, 1) / K + eps)
     mix = acc * rstd[:, None]
@@ -115,7 +114,7 @@ def coefficients_kernel(
 # slopes over tokens, which PyTorch adds up.
 @triton.jit
 def slopes_kernel(
-    dpre_ptr, dpost_ptr, dlogits_ptr,  # (M, n), (M, n), (M, n, n), contiguous
+    dpre_ptr, dpost_ptr, dlogits_ptr,  # (M, n), (M, n), (M, n, n), contiguous, or None
     pre_ptr, post_ptr, mix_ptr, rstd_ptr, alpha_ptr,  # as above
     dz_ptr, pull_ptr,  # (M, columns), (M,)
     M, K, n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -128,12 +127,17 @@ def slopes_kernel(
     of_post = here & (column >= n)[None, :] & (column < 2 * n)[None, :]
     at_pre = token[:, None] * n + column[None, :]
     at_logits = token[:, None] * n * n + column[None, :] - 2 * n
-    pre = tl.load(pre_ptr + at_pre, mask=of_pre, other=0.0)
-    post = tl.load(post_ptr + at_pre - n, mask=of_post, other=0.0)
-    # [[tag: HC-dz]]. A column has one of the three, and the others are 0 there.
-    dz = tl.load(dpre_ptr + at_pre, mask=of_pre, other=0.0) * pre * (1.0 - pre)
-    dz += tl.load(dpost_ptr + at_pre - n, mask=of_post, other=0.0) * post * (1.0 - 0.5 * post)
-    dz += tl.load(dlogits_ptr + at_logits, mask=here & (column >= 2 * n)[None, :], other=0.0)
+    # [[tag: HC-dz]]. A column has one of the three, and the others are 0 there. Where nobody asks for one of the three
+    # results, its gradient is None and counts for nothing: zeros wouldn't do, for 0 times a NaN of its token is NaN.
+    dz = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    if dpre_ptr is not None:
+        pre = tl.load(pre_ptr + at_pre, mask=of_pre, other=0.0)
+        dz += tl.load(dpre_ptr + at_pre, mask=of_pre, other=0.0) * pre * (1.0 - pre)
+    if dpost_ptr is not None:
+        post = tl.load(post_ptr + at_pre - n, mask=of_post, other=0.0)
+        dz += tl.load(dpost_ptr + at_pre - n, mask=of_post, other=0.0) * post * (1.0 - 0.5 * post)
+    if dlogits_ptr is not None:
+        dz += tl.load(dlogits_ptr + at_logits, mask=here & (column >= 2 * n)[None, :], other=0.0)
     group = (column >= n).to(tl.int32) + (column >= 2 * n).to(tl.int32)
     scale = tl.load(alpha_ptr + group).to(tl.float32)
     mix = tl.load(mix_ptr + token[:, None] * columns + column[None, :], mask=here, other=0.0)
@@ -227,9 +231,10 @@ def coefficients_backward(
     (dx, dz), pull = contiguous_like(x, mix), torch.empty_like(rstd)
     partial_dphi = torch.empty(P, columns, K, dtype=torch.float32, device=x.device)
     if M > 0:
+        upstream = (None if each is None else each.contiguous() for each in (dpre, dpost, dlogits))
         scale, weights, rows = alpha.contiguous(), phi.contiguous(), as_rows(x.flatten(-2))
         slopes_kernel[(triton.cdiv(M, BLOCK_M),)](
-            dpre.contiguous(), dpost.contiguous(), dlogits.contiguous(), pre, post, mix, rstd, scale, dz, pull, M, K, n,
+            *upstream, pre, post, mix, rstd, scale, dz, pull, M, K, n,
             BLOCK_M=BLOCK_M, BLOCK_N=sizes["BLOCK_N"],
         )  # fmt: skip
         coefficients_backward_kernel[(blocks, P)](
@@ -248,6 +253,7 @@ class StreamCoefficients(torch.autograd.Function):
     def forward(ctx, x, phi, alpha, bias, eps):
         pre, post, logits, mix, rstd = coefficients_forward(x, phi, alpha, bias, eps, keep=True)
         ctx.save_for_backward(x, phi, alpha, bias, pre, post, mix, rstd)
+        ctx.set_materialize_grads(False)
         return pre, post, logits
 
     @staticmethod

@@ -80,7 +80,7 @@ def columns():
     groups = (("read: v", "a", 0, 1), ("written: s", "b", N, 1), ("mixture: logits of M", "g", 2 * N, N))
     top = 30
     for name, kind, first, rows in groups:
-        panel.cells(0, top, rows, N, size, lambda r, c: kind, lambda r, c: first + r * N + c)
+        panel.cells(0, top, rows, N, size, lambda r, c, kind=kind: kind, lambda r, c, first=first: first + r * N + c)
         panel.text(4 * size[0] + 14, top + 20, name, "bold")
         if rows > 1:
             panel.text(4 * size[0] + 14, top + 42, "row i: into stream i", "small")

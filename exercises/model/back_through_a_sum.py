@@ -19,7 +19,7 @@ def back_kernel(d_ptr, a_ptr, out_ptr, N, stride_d, stride_a, BLOCK: tl.constexp
     offs = tl.arange(0, BLOCK)
     mask = offs < N
     d = tl.load(d_ptr + row * stride_d + offs, mask=mask, other=0.0)
-    a = tl.load(a_ptr + row * stride_a + offs, mask=mask, other=0.0)
+    a = tl.load(a_ptr + row * stride_a + offs, mask=mask)
     # <<<
     before = d - a * tl.sum(d, axis=0)
     # ===

@@ -1,7 +1,7 @@
 """# What four streams cost
 
-A layer reads a weighted sum of `n` streams of `C` channels, which one kernel computes. Another one mixes the streams and
-adds what the layer returned to each. Write `moved(n, C)`: how many bytes both kernels move for a token, read and
+A layer reads a weighted sum of `n` streams of `C` channels, which one kernel computes. Another one mixes the streams
+and adds what the layer returned to each. Write `moved(n, C)`: how many bytes both kernels move for a token, read and
 written, in bfloat16. (Coefficients are a few numbers: leave them out.)
 """
 

@@ -25,8 +25,8 @@ HINTS = (
     "`zip(*weights)` gives the columns.",
     "A round divides columns first and rows last. What is asked is about the columns, afterwards.",
 )
-WHY = """After five rounds the columns of mild logits are off by a ten-thousandth or less. Where two rows compete for
-one column, with weights in the thousands, five rounds leave half of everything to do. So twenty rounds aren't the limit,
+WHY = """Five rounds of the small matrix leave the columns off by about a millionth. With 10,000 in three
+places and 1 in the fourth they are off by 0.09 then, and by 0.02 after twenty rounds. So twenty rounds aren't the limit,
 and a gradient that takes them for it is wrong just where logits are large."""
 
 
@@ -47,7 +47,7 @@ def check(t):
         "left", ([[1.0, 3.0], [1.0, 1.0]], 1), 1 / 15, note="After one round the columns add up to 16/15 and 14/15."
     )
     t.value("left", ([[1.0, 3.0], [1.0, 1.0]], 5), want([[1.0, 3.0], [1.0, 1.0]], 5))
-    strong = [[5000.0, 1.0, 1.0], [4000.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    strong = [[1e4, 1e4], [1.0, 1e4]]
     t.value("left", (strong, 5), want(strong, 5))
     for _ in range(4):
         n, rounds = t.random.randint(2, 4), t.random.randint(1, 3)
@@ -56,14 +56,14 @@ def check(t):
 
 
 WRONG = (
-    ("left([[1.0, 3.0], [1.0, 1.0]], 1) is None",),
+    ("left([[1, 3], [1, 1]], 1) is None",),
     (
         "After one round the columns add up to 16/15 and 14/15",
         "return max(abs(sum(column) - 1) for column in zip(*weights))",
         "return max(abs(sum(row) - 1) for row in weights)",
     ),
     (
-        "left([[1.0, 3.0], [1.0, 1.0]], 5) is",
+        "left([[1, 3], [1, 1]], 5) is",
         "    return max(abs(sum(column) - 1) for column in zip(*weights))",
         "        break\n    return max(abs(sum(column) - 1) for column in zip(*weights))",
     ),
@@ -77,7 +77,8 @@ RIGHT = (
     (
         "for _ in range(rounds):\n    sums = [0.0] * len(weights)\n    for row in weights:\n"
         "        sums = [s + x for s, x in zip(sums, row)]\n    new = []\n    for row in weights:\n"
-        "        row = [x / s for x, s in zip(row, sums)]\n        new.append([x / sum(row) for x in row])\n    weights = new\n"
+        "        row = [x / s for x, s in zip(row, sums)]\n        new.append([x / sum(row) for x in row])\n"
+        "    weights = new\n"
         "return max(abs(1 - sum(row[j] for row in weights)) for j in range(len(weights)))",
     ),
     ("abs(sum(column) - 1)", "abs(1 - sum(column))"),

@@ -81,7 +81,5 @@ WRONG = (
 )
 RIGHT = (
     ("res = tl.load(res_ptr + t * n * n + i[:, None] * n + j[None, :], mask=both, other=0.0)",),
-    (
-        "turned = tl.load(res_ptr + (t * n + j)[None, :] * n + i[:, None], mask=both, other=0.0)\nres = tl.trans(turned)",
-    ),
+    ("at = (t * n + j)[None, :] * n + i[:, None]\nres = tl.trans(tl.load(res_ptr + at, mask=both, other=0.0))",),
 )

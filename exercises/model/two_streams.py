@@ -24,8 +24,8 @@ HINTS = (
     "So s² / (1 − s)² is the exponential of a + d − b − c.",
 )
 WHY = """The ratio of the two diagonals' products never changes, whatever rows and columns are divided by. At the limit
-it is s² / (1 − s)², and so s is a sigmoid of half of a + d − b − c. Adding a number to a row or to a column of the logits
-changes nothing. For more streams there is no such formula, and rounds are needed."""
+it is s² / (1 − s)², and so s is a sigmoid of half of a + d − b − c. Adding a number to a row or to a column of the
+logits changes nothing. For more streams there is no such formula, and rounds are needed."""
 
 
 def check(t):
@@ -39,7 +39,7 @@ def check(t):
     t.value("limit", (0.0, 3.0, 0.0, 3.0), 0.5, note="A number that is added to a whole column cancels.")
     t.value("limit", (1.0, 1.0, -2.0, -2.0), 0.5, note="A number that is added to a whole row cancels.")
     for _ in range(8):
-        a, b, c, d = (t.random.uniform(-3, 3) for _ in range(4))
+        a, b, c, d = (t.random.uniform(-1, 1) for _ in range(4))
         rows = [[math.exp(a), math.exp(b)], [math.exp(c), math.exp(d)]]
         for _ in range(400):
             rows = [[x / s for x, s in zip(row, map(sum, zip(*rows)))] for row in rows]
@@ -48,7 +48,7 @@ def check(t):
 
 
 WRONG = (
-    ("limit(0.0, 0.0, 0.0, 0.0) is None",),
+    ("limit(0, 0, 0, 0) is None",),
     ("The ratio of products is the square", "(a + d - b - c) / 2", "(a + d - b - c)"),
     ("A number that is added to a whole column cancels", "(a + d - b - c) / 2", "(a - b) / 2"),
     ("The ratio of products is the square", "-(a + d - b - c) / 2", "(a + d - b - c) / 2"),

@@ -189,6 +189,22 @@ def test_a_singular_value_goes_where_the_reference_takes_it(which, run):
             assert value == pytest.approx(orthogonalize_reference(x, facts["schedules"][which][:rounds])[0, 0].item())
 
 
+def test_rounds_are_those_of_the_reference(run):
+    import torch
+
+    from annotated_examples.model.sinkhorn import sinkhorn_reference
+
+    facts = pictures.found(ROOT, "streams/rounds")["facts"]
+    for logit in (-60, 20, 90):
+        logits = torch.tensor(facts["logits"], dtype=torch.float64)
+        logits[0, 0] = logit / 10
+        for rounds in (1, 3, 10):
+            found = run("sinkhorn", facts, logit=logit, step=2 * rounds)["model"]
+            h = sinkhorn_reference(logits, rounds)
+            assert found["matrix"] == [pytest.approx(row) for row in h.tolist()]
+            assert found["left"][rounds - 1] == pytest.approx((h.sum(0) - 1).abs().max().item(), rel=1e-6, abs=1e-12)
+
+
 def test_l2_order_counts_what_the_kernel_orders(run):
     from academy.site import l2_picture
     from annotated_examples.tutorials.matmul_grouped import program_order
