@@ -33,7 +33,7 @@ explorables.define("sinkhorn", ({ Panel, axes, plural, range, short }) => {
 
   function curve({ left }, { step }) {
     const panel = new Panel(236, "How far the columns are off 1")
-    const at = axes(panel, [52, 44, 300, 142], [1, 2, 4, 6, 8, 10], [1e-6, 1e-4, 0.01, 1], ["rounds", ""], [false, true])
+    const at = axes(panel, [62, 44, 290, 142], [1, 2, 4, 6, 8, 10], [1e-6, 1e-4, 0.01, 1], ["rounds", ""], [false, true])
     const inside = x => Math.min(1, Math.max(1e-6, x))
     panel.line(left.map((x, place) => at(place + 1, inside(x))), "curve b")
     const round = Math.floor(step / 2)
