@@ -162,10 +162,11 @@ def shape(name: str, value: torch.Tensor | None, expected: tuple[int, ...], mean
 
 
 def dimensions(name: str, value: torch.Tensor, allowed: int | range, meaning: str = "") -> None:
-    """The number of dimensions must be `allowed`, or at least `allowed.start` for a range."""
+    """The number of dimensions must be `allowed`, or one of a range, which names two or has no end."""
     count = value.dim()
     if count != allowed and (isinstance(allowed, int) or count not in allowed):
-        wanted = f"{allowed}" if isinstance(allowed, int) else f"at least {allowed.start}"
+        few = [allowed] if isinstance(allowed, int) else list(allowed[:3])
+        wanted = " or ".join(map(str, few)) if len(few) < 3 else f"at least {few[0]}"
         note = f" ({meaning})" if meaning else ""
         raise ValueError(f"{name} must have {wanted} dimensions{note}, got shape {tuple(value.shape)}")
 

@@ -49,6 +49,7 @@ from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.exponential import exp
 from annotated_examples.common.paged import load_rows
 from annotated_examples.common.products import input_precision, multiply_add, rows_by_rows
+from annotated_examples.common.selected import add_rows, launches, list_contract
 
 
 # ## Reference
@@ -170,28 +171,10 @@ def indexer_loss_backward_kernel(
     tl.store(ptr + offs_h * stride_h, dweights, mask=offs_h < H)
 
 
-# ## The sum of a key
-#
-# A program has a key and adds its rows, one after the other, to what earlier launches have left. So it makes no
-# difference how many queries a launch has. `first_of` tells where the key's rows begin in the sorted order.
-@triton.jit
-def add_rows_kernel(
-    rows_ptr, order_ptr, first_of_ptr, dk_ptr,  # (rows, D); (rows,); (S + 1,); (S, D) in float32; all contiguous
-    D: tl.constexpr, BLOCK_D: tl.constexpr,
-):  # fmt: skip
-    j, offs_d = tl.program_id(0), tl.arange(0, BLOCK_D)
-    dk_ptrs = dk_ptr + j.to(tl.int64) * D + offs_d
-    acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)
-    for place in tl.range(tl.load(first_of_ptr + j), tl.load(first_of_ptr + j + 1)):
-        at = tl.load(order_ptr + place)
-        acc += tl.load(rows_ptr + at * D + offs_d, mask=offs_d < D, other=0.0)
-    tl.store(dk_ptrs, acc, mask=offs_d < D)
-
-
 # ## The launchers
-ROOM = 2**26  # numbers in the rows of a launch
-
-
+#
+# After each launch `add_rows` sorts its rows by key, and a program for each key adds up those that it has, in the order
+# of the queries, to what earlier launches have left.
 def launch_options(q, BLOCK_N):
     """The constants of both kernels that walk along a list."""
     checks.power_of_two(BLOCK_N=BLOCK_N)
@@ -228,25 +211,19 @@ def indexer_loss_forward(q, k, weights, indices, target, *, BLOCK_N=None):
 @opaque(
     "(Tensor dloss, Tensor q, Tensor k, Tensor weights, Tensor indices, Tensor target, Tensor sums) "
     "-> (Tensor, Tensor, Tensor)",
-    lambda dloss, q, k, weights, *rest: tuple(map(torch.empty_like, (q, k, weights))),
+    lambda dloss, q, k, weights, *rest: (torch.empty_like(q), k.new_empty(k.shape), torch.empty_like(weights)),
 )
 def indexer_loss_backward(dloss, q, k, weights, indices, target, sums, *, BLOCK_N=None, queries=None):
     """The gradients of q, k and weights. queries: so many in each launch."""
     (M, K), (S, D), launch = indices.shape, k.shape, launch_options(q, BLOCK_N)
     dq, dweights, dk = torch.empty_like(q), torch.empty_like(weights), k.new_zeros((S, D), dtype=torch.float32)
-    queries = max(1, min(M, ROOM // max(K * D, 1))) if queries is None else queries
-    keys = torch.arange(S + 1, dtype=torch.int32, device=k.device)
-    for first in range(0, M, queries):
-        lists = indices[first : first + queries]
+    for first, lists in launches(indices, D, queries):
         rows = dk.new_empty((len(lists) * K, D))
         indexer_loss_backward_kernel[(len(lists),)](
             dloss, *as_tensors(q, k, weights, indices, target), sums, strided(dq[None]), strided(dweights[None]), rows,
             first, M, S, K, **launch,
         )  # fmt: skip
-        in_order, order = torch.sort(lists.flatten(), stable=True)
-        if S:
-            first_of = torch.searchsorted(in_order, keys, out_int32=True)
-            add_rows_kernel[(S,)](rows, order, first_of, dk, D=D, BLOCK_D=launch["BLOCK_D"], num_warps=1)
+        add_rows(rows, lists, dk)
     return dq, dk.to(k.dtype), dweights
 
 
@@ -264,13 +241,11 @@ def contract(q, k, weights, indices, target):
     (M, H, D), S = q.shape, len(k)
     checks.shape("k", k, (S, D), "the width of q")
     checks.shape("weights", weights, (M, H), "the queries and heads of q")
-    checks.shape("indices", indices, (M, indices.shape[1]), "a list for each query")
+    list_contract("indices", indices, S, (M, indices.shape[1]), "a list for each query")
     checks.shape("target", target, tuple(indices.shape), "one for each index")
     same_device(q=q, k=k, weights=weights, indices=indices, target=target)
     if not (1 <= H <= 128 and 1 <= D <= 128):
         raise ValueError(f"q must have 1 to 128 heads of 1 to 128 numbers, got shape {tuple(q.shape)}")
-    if checks.looks_at_values() and ((indices < -1) | (indices >= S)).any():
-        raise ValueError(f"indices must be in [-1, {S}), got {int(indices.min())} to {int(indices.max())}")
 
 
 class IndexerLoss(torch.autograd.Function):

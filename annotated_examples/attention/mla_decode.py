@@ -43,6 +43,7 @@ import triton.language as tl
 from annotated_examples.common.attention import same_device, scale_and_cap, store_tile
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.custom_operator import opaque
+from annotated_examples.common.latents import default_tiles, latent_contract, widths
 from annotated_examples.common.paged import (
     cache_contract, capacity_of, decode_merge_kernel, default_splits, load_rows, part_of_keys, rows_of_cache,
 )  # fmt: skip
@@ -196,19 +197,7 @@ def mla_decode_split_kernel(
 
 # ## The launcher
 #
-# The parts are merged by the kernel that decode has, a program for each token and head. A tile of latents is wide, so
-# it has few keys.
-def default_tiles(rows, rank, dtype, index):
-    """(BLOCK_M, BLOCK_N, num_warps, num_stages) for so many rows of queries."""
-    BLOCK_M = min(max(16, triton.next_power_of_2(rows)), 16 if dtype == torch.float32 else 64)
-    narrow, room = rank <= 128, device.shared_memory(index)
-    if dtype == torch.float32 or not narrow and room < 2**17:
-        return 16, 16, 4, 1
-    # Two stages of 64 wide keys beside 64 queries take 221 KB: a Hopper card has them, and waits less with them.
-    many = narrow or BLOCK_M == 64 and room >= 227 * 2**10
-    return BLOCK_M, 64 if many else 32, 4 if narrow or BLOCK_M < 64 else 8, 2
-
-
+# The parts are merged by the kernel that decode has, a program for each token and head.
 @opaque(
     "(Tensor q, Tensor cache, Tensor lengths, Tensor? block_table, int rank, float scale, int? num_splits, "
     "bool return_lse) -> (Tensor, Tensor)",
@@ -226,7 +215,7 @@ def mla_decode_forward(
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_S=BLOCK_S)
     (B, T, H, W), capacity = q.shape, capacity_of(cache, block_table)
     M, N, num_warps, num_stages = default_tiles(T * H, rank, q.dtype, q.device.index)
-    BLOCK_M, BLOCK_N, BLOCK_R = BLOCK_M or M, BLOCK_N or N, max(16, triton.next_power_of_2(rank))
+    BLOCK_M, BLOCK_N, wide = BLOCK_M or M, BLOCK_N or N, widths(W, rank)
     programs = B * triton.cdiv(T * H, BLOCK_M)
     num_splits = default_splits(programs, capacity) if num_splits is None else num_splits
     o = q.new_empty(B, T, H, rank)
@@ -237,16 +226,16 @@ def mla_decode_forward(
         mla_decode_split_kernel[(programs, num_splits)](
             *[(x, *x.stride()) for x in halves], (lengths, lengths.stride(0)),
             (None, 0, 0) if block_table is None else (block_table, *block_table.stride()), parts, lse,
-            tuple(cache.shape[:2]), T, H, capacity, scale, R=rank, E=W - rank, INPUT_PRECISION=input_precision(),
-            BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_R=BLOCK_R, BLOCK_E=max(16, triton.next_power_of_2(W - rank)),
-            num_warps=num_warps, num_stages=num_stages,
+            tuple(cache.shape[:2]), T, H, capacity, scale, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M,
+            BLOCK_N=BLOCK_N, **wide, num_warps=num_warps, num_stages=num_stages,
         )  # fmt: skip
-        decode_merge_kernel[(B * T * H,)](parts, lse, None, o, H, num_splits, D=rank, BLOCK_S=BLOCK_S, BLOCK_D=BLOCK_R)
+        merge = dict(D=rank, BLOCK_S=BLOCK_S, BLOCK_D=wide["BLOCK_R"])
+        decode_merge_kernel[(B * T * H,)](parts, lse, None, o, H, num_splits, **merge)
     return o, torch.logsumexp(lse, dim=-1) if return_lse else lse.new_empty(0)
 
 
 # ## Arguments
-MOST_TOKENS, LARGEST_RANK, LARGEST_ROTATED = 8, 512, 64
+MOST_TOKENS = 8
 
 
 def contract(q, cache, lengths, rank, scale, block_table, num_splits, return_lse):
@@ -256,8 +245,7 @@ def contract(q, cache, lengths, rank, scale, block_table, num_splits, return_lse
     checks.no_gradient("mla_decode", q=q, cache=cache)
     checks.dtypes(q=q)
     checks.same_dtype(q=q, cache=cache)
-    if q.dim() not in (3, 4):
-        raise ValueError(f"q must have 3 or 4 dimensions (B, H, W or B, T, H, W), got shape {tuple(q.shape)}")
+    checks.dimensions("q", q, range(3, 5), "B, H, W or B, T, H, W")
     checks.dimensions("cache", cache, 3, "B, S, W or num_pages, page_size, W")
     same_device(q=q, cache=cache)
     tokens, W = q if q.dim() == 4 else q[:, None], q.shape[-1]
@@ -265,13 +253,10 @@ def contract(q, cache, lengths, rank, scale, block_table, num_splits, return_lse
         raise ValueError(f"cache must have the width of q, {W}, got shape {tuple(cache.shape)}")
     if not 1 <= tokens.shape[1] <= MOST_TOKENS:
         raise ValueError(f"q must have 1 to {MOST_TOKENS} tokens, got {tokens.shape[1]}")
-    checks.whole_number("rank", rank, at_least=1, at_most=LARGEST_RANK)
-    if not 0 <= W - rank <= LARGEST_ROTATED:
-        raise ValueError(f"q must have {rank} to {rank + LARGEST_ROTATED} columns with rank={rank}, got {W}")
-    checks.number("scale", scale)
+    scale = latent_contract(q, rank, scale)
     checks.choice("return_lse", return_lse, (True, False))
     cache_contract(q, lengths, block_table, num_splits, cache=cache)
-    return tokens, float(scale)
+    return tokens, scale
 
 
 @replayed

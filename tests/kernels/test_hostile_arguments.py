@@ -37,6 +37,8 @@ def called(case):
         inputs |= dict(ref_chosen=inputs["chosen"] / 2, ref_rejected=inputs["rejected"] / 2)
     if case.function == "indexer_loss":
         inputs |= dict(zip(("indices", "target"), some_lists(inputs["q"], inputs["k"])))
+    if case.function == "selected_probabilities":
+        inputs |= dict(lse=torch.zeros(inputs["q"].shape[:2], device=DEVICE))
     if "square" in inputs:
         inputs["d"] = inputs["square"] + inputs.pop("square").mT
     if case.function == "float8_linear_delayed":

@@ -18,6 +18,7 @@ import torch
 from academy.runtime import device
 from academy.judge.fences import far_apart
 from annotated_examples.attention import indexer_loss as module
+from annotated_examples.common import selected
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 from tests.kernels.test_decode import unchecked
@@ -42,11 +43,15 @@ MUTANTS = [
     Mutant("the weight's gradient passes the ReLU", "dweights += tl.sum(tl.where(z <= 0.0, 0.0, z)", "dweights += tl.sum(z"),
     Mutant("the last tile alone", "dq = multiply_add(dz.to(k.dtype), k, dq, INPUT_PRECISION)", "dq = multiply_add(dz.to(k.dtype), k, dq * 0.0, INPUT_PRECISION)"),
     Mutant("rows of the whole, in each launch", "(rows_ptr + tl.program_id(0).to(tl.int64) * K * D, D, 1)", "(rows_ptr + tl.program_id(0).to(tl.int64) * D, D, 1)"),
-    Mutant("a key's rows begin anew with each launch", "acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)", "acc = tl.zeros((BLOCK_D,), tl.float32)"),
-    Mutant("a row of another pair", "tl.load(rows_ptr + at * D + offs_d", "tl.load(rows_ptr + place * D + offs_d"),
-    Mutant("the queries of the first launch", "lists = indices[first : first + queries]", "lists = indices[:queries]"),
     Mutant("a launch forgets which query it begins with", "row = first + tl.program_id(0)", "row = tl.program_id(0) + first * 0"),
     Mutant("strides of the target ignored", "(target, *target.stride())", "(target, target.shape[1], 1)"),
+]  # fmt: skip
+
+#: Of what it shares with attention to selected keys: the sum of a key.
+SHARED = [
+    Mutant("a key's rows begin anew with each launch", "acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)", "acc = tl.zeros((BLOCK_D,), tl.float32)"),
+    Mutant("a row of another pair", "tl.load(rows_ptr + at * D + offs_d", "tl.load(rows_ptr + place * D + offs_d"),
+    Mutant("the queries of the first launch", "lists[first : first + queries]) for", "lists[:queries]) for"),
 ]  # fmt: skip
 
 
@@ -143,6 +148,7 @@ def test_check_passes():
 
 
 test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
+test_mutant_of_what_is_shared_is_caught = harness.mutant_test(selected, SHARED, check, within=module)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)

@@ -34,7 +34,7 @@ MUTANTS = [
     Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
     Mutant("parts of another sequence", "first = b.to(tl.int64) * count * num_splits + split", "first = b.to(tl.int64) * H * num_splits + split"),
     Mutant("heads past the tile left out", "tiles = tl.cdiv(count, BLOCK_M)", "tiles = tl.cdiv(count, 2 * BLOCK_M)"),
-    Mutant("scale of the width of a row", "return tokens, float(scale)", "return tokens, 1 / math.sqrt(W)"),
+    Mutant("scale of the width of a row", "return tokens, scale", "return tokens, 1 / math.sqrt(W)"),
     Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
 ]  # fmt: skip
 

@@ -172,7 +172,7 @@ FITTING = dict(q=torch.ones(2, 3, 4, 8), k=torch.ones(2, 1, 4, 8), cos=torch.one
         (dict(k=torch.ones(1, 1, 4, 8)), ValueError, r"k must have shape \(2, 1, 4, 8\) .*, got \(1, 1, 4, 8\)"),
         (dict(k=torch.ones(2, 1, 5, 8)), ValueError, r"k must have shape \(2, 1, 4, 8\)"),
         (dict(k=torch.ones(2, 1, 4, 6)), ValueError, r"k must have shape \(2, 1, 4, 8\)"),
-        (dict(cos=torch.ones(4)), ValueError, "cos must have at least 2 dimensions"),
+        (dict(cos=torch.ones(4)), ValueError, "cos must have 2 or 3 dimensions"),
         (dict(cos=torch.ones(5, 4), sin=torch.ones(5, 4)), ValueError, r"cos must have shape \(4, 4\) .*, got \(5, 4\)"),
         (dict(cos=torch.ones(1, 4, 4)), ValueError, r"cos must have shape \(2, 4, 4\) .*, got \(1, 4, 4\)"),
         (dict(sin=torch.ones(4, 3)), ValueError, r"sin must have shape \(4, 4\) \(as cos\), got \(4, 3\)"),

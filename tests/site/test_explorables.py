@@ -174,6 +174,27 @@ def test_a_plateau_is_cut_where_the_lesson_cuts_it(run):
         assert run("plateau", facts, k=k)["model"]["keys"] == select_keys(row, k)[0].tolist()
 
 
+@pytest.mark.parametrize("k", [1, 6, 13, 24])
+def test_lists_are_those_that_the_lesson_selects(k, run):
+    """A column holds what comes back to the key: all keys weigh the same, upstream gradients are as long as lists."""
+    import torch
+
+    from annotated_examples.attention.select_keys import select_keys
+    from annotated_examples.attention.sparse_mla import sparse_attention
+
+    facts = pictures.found(ROOT, "selected/columns")["facts"]
+    keys, queries = len(facts["scores"][-1]), len(facts["scores"])
+    rows = torch.tensor([row + [0] * (keys - len(row)) for row in facts["scores"]], dtype=torch.float32)
+    end = torch.tensor([len(row) for row in facts["scores"]], dtype=torch.int32)
+    found, lists = run("selected", facts, k=k, key=0)["model"], select_keys(rows, k, end=end)
+    assert found["lists"] == [[key for key in row if key >= 0] for row in lists.tolist()]
+    assert found["rows"] == (lists >= 0).sum()
+    kv = torch.zeros(keys, 1, requires_grad=True)
+    o = sparse_attention(torch.zeros(queries, 1, 1), kv, lists, rank=1, scale=1.0)
+    o.backward((lists >= 0).sum(1).view(-1, 1, 1).float())  # all keys weigh the same
+    assert kv.grad[:, 0].tolist() == pytest.approx([len(each) for each in found["queries"]])
+
+
 @pytest.mark.parametrize("which", ["Keller Jordan", "Polar Express"])
 def test_a_singular_value_goes_where_the_reference_takes_it(which, run):
     import torch
