@@ -7,13 +7,12 @@ NAMES, LENGTHS, BLOCK = ("weight", "bias", "empty", "scale"), (10, 3, 0, 5), 4
 
 @picture
 def chunks():
-    """Which program has which elements: read from the tables that the lesson makes."""
+    """Which program has which elements: read from the table that the lesson makes."""
     import torch
 
     from annotated_examples.optimizers import adamw
 
-    tensors = [torch.zeros(length) for length in LENGTHS]
-    made = adamw.tables(tensors, tensors, tensors, tensors, [torch.zeros(())] * len(tensors), CHUNK=BLOCK)[1].tolist()
+    made = adamw.chunks_of(LENGTHS, BLOCK, torch.device("cpu"), None).tolist()
     panel, size = Panel(40 + 56 * len(NAMES), "Four tensors in chunks of 4"), 26
     for number, (name, length) in enumerate(zip(NAMES, LENGTHS)):
         y = 34 + 56 * number
