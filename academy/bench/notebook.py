@@ -86,6 +86,15 @@ def ladder(name: str, live: dict[str, Callable[[], Callable]] | None = None, tit
     return Shown([*pages.ladder_pieces(steps, f"notebook-{name}"), f"<p>{html.escape(where)}</p>"], where)
 
 
+def curves(title: str, series: dict[str, list[float]], unit: str = "", log: bool = False) -> Shown:
+    """A plot of what was measured step by step, in the notebook itself. `log`: a logarithmic axis of values."""
+    steps = [float(step) for step in range(max(map(len, series.values())))]
+    found = [plots.Series(name, list(values)) for name, values in series.items()]
+    name = "notebook-" + re.sub(r"\W+", "-", title.lower())
+    text = "; ".join(f"{each}: {values[0]:.2g} at first, {values[-1]:.2g} at last" for each, values in series.items())
+    return Shown([pages.figure(title, plots.lines(name, title, steps, "step", found, unit, log))], text)
+
+
 def _file(name: str) -> Path | None:
     """What says how an operation is measured."""
     return next((f for root in (ROOT, BROUGHT) if (f := layout.facts(root, name)).is_file()), None)

@@ -176,13 +176,15 @@ def _lanes(places: list[float | None]) -> list[float]:
     return found
 
 
-def lines(name: str, title: str, xs: list[float], x_name: str, series: list[Series], unit: str) -> Plot:
-    """Lines over a size."""
+def lines(
+    name: str, title: str, xs: list[float], x_name: str, series: list[Series], unit: str, log: bool = False
+) -> Plot:
+    """Lines over a size. `log`: a logarithmic axis of values, which are above 0."""
     rows = [(f"{x_name} {x:g}", unit) for x in xs]
-    return _plot(lambda size: _lines(size, xs, x_name, series, unit), name, title, series, rows)
+    return _plot(lambda size: _lines(size, xs, x_name, series, unit, log), name, title, series, rows)
 
 
-def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str) -> tuple[Any, Any]:
+def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str, log: bool) -> tuple[Any, Any]:
     figure, axes = _axes(3.4, size)
     for index, line in enumerate(series):
         known = [(x, value) for x, value in zip(xs, line.values) if value is not None]
@@ -190,7 +192,7 @@ def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit:
             axes.plot(*zip(*known), **_style(index, size=4), linewidth=1.6, zorder=10 - index)
     axes.set_xlabel(x_name)
     axes.set_ylabel(unit)
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log") if log else axes.set_ylim(bottom=0)
     axes.grid(True, color=GRID, linewidth=0.8)
     return figure, axes
 

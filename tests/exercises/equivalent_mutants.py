@@ -9,6 +9,12 @@ _BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
+    "model/capped_ratio": {
+        _ORDER: [
+            "weights: return [math.exp(min(now - then, math.log(most))) for now, then in zip(trainer, sampler)] @21: "
+            "now - then, math.log(most) -> math.log(most), now - then"
+        ],
+    },
     "model/mirrored_tile": {
         "a tile above the diagonal is computed, and not stored": [
             "gram_kernel: for k in range(0, tl.where(lower, K, 0), BLOCK_K): @18: tl.where(lower, K, 0) -> (K)"

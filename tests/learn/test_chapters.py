@@ -12,6 +12,7 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -19,6 +20,7 @@ import torch
 
 from academy.runtime import device
 from academy.bench import notebook
+from annotated_examples.capstone.gpt import PLAIN, SMALL
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = [
@@ -35,6 +37,7 @@ CHAPTERS = [
     "write_the_difference",
     "overlap",
     "from_profile",
+    "reward",
     "same_function",
     "your_own_kernel",
 ]
@@ -152,6 +155,15 @@ EXPECTED = {
         "products                                         7.3 Tflop10.2 ms  10.2 ms",
         "loss                                             4.9 Tflop19.6 ms   6.9 ms",
     ],
+    "reward": [
+        "Fri Sat Sun Mon: reward 1.00",
+        "probability of 200 tokens: 0.0  its logarithm: -138.63",
+        "[0.5, -0.5, -0.5, 0.5, 0.0, 0.0, 0.0, 0.0]",
+        "as long as the right one: 0.500000\ncosine of the angle between them: 1.000000",
+        "the trainer's own call drifts by 0.0\n",
+        "a row alone, the same tiles: 0 of 32 elements differ",
+        "log-probabilities alone:     0 differ",
+    ],
     "same_function": [
         "stretch = 1.01: too far off",
         "stretch = 1.0000001: as accurate as PyTorch",
@@ -192,6 +204,53 @@ EXPECTED = {
 }
 
 
+def check_reward(names, printed):
+    """What the chapter says of its numbers, within what another processor may make of them; and the same functions as
+    benchmarks/reward.py calls them."""
+    number = r"(-?\d[\d.e+-]*)"
+
+    def found(pattern):
+        return [float(each) for each in re.search(pattern.replace("#", number), printed).groups()]
+
+    (far, of_all), (near, _) = (
+        found(rf"by {name}: +off by \S+ spread #, length #") for name in ("the reward", "the reward less its mean")
+    )
+    assert far > 20 * near and near < 2 * of_all
+    (sure, _), (unsure, past) = (
+        found(rf"{name}: +largest probability #, largest ratio #") for name in ("no clip", "1.2")
+    )
+    assert sure > 0.9 and unsure < 0.25 and 1.2 < past < 1.5
+    (divergence,) = found("the divergence: #")
+    first, second, third = (
+        found(rf"{re.escape(name)} +mean #, spread #, below zero in #%") for name in ("−d", "d²/2", "− d")
+    )
+    assert first[0] == third[0] == divergence != second[0] and first[1] > 20 * divergence > 20 * third[1]
+    assert 30 < first[2] < 70 and third[2] == 0
+    off = [found(rf"d = {d}: off by +#% as written, by # in the kernel") for d in ("1e-03", "1e-04")]
+    assert all(written > 1 and kernel < 1e-6 for written, kernel in off)
+    rewards, drift = names["rewards"], names["drift"]
+    assert rewards[0] < 0.3 and sum(rewards[-3:]) / 3 > 0.4 and names["entropies"][-1] < 1
+    halves, bfloat16, eight_bits, old = (sum(values) / len(values) for values in drift.values())
+    assert halves < 1e-10 and 1e-7 < bfloat16 < eight_bits < old
+    for name in ("bfloat16", "weights of 8 bits"):
+        blind, weighed, draws = found(rf"{name} +off by #, with ratios by #; noise of # draws")
+        assert weighed < 1e-12 < 1e-4 < blind < 0.1 and draws > 1e4
+    at_real_size = importlib.import_module("benchmarks.reward").values(
+        SimpleNamespace(**names),
+        SMALL,
+        PLAIN,
+        torch.float32,
+        text_steps=1,
+        steps=2,
+        prompts=2,
+        group=2,
+        prompt=4,
+        length=3,
+    )
+    assert all(math.isfinite(value) for value, _ in at_real_size.values())
+    assert at_real_size["drift"][0] < 1e-9 and at_real_size["largest"][0] < 1e-4 and 0 <= at_real_size["first"][0] <= 1
+
+
 #: Half a minute of commands, each in a process of its own; the tests of each command say what it prints.
 LONG = "your_own_kernel"
 
@@ -204,6 +263,8 @@ def test_a_chapter_runs_and_shows_what_its_text_says(chapter):
     assert "\x1b" not in printed, "colours of a terminal"
     for text in EXPECTED[chapter]:
         assert text in printed
+    if chapter == "reward":
+        check_reward(*run(chapter))
 
 
 def test_the_tolerance_hides_the_wrong_gradient_and_the_relative_error_shows_it():
@@ -292,6 +353,15 @@ def test_strides_read_what_the_chapter_says():
     assert torch.equal(read_tile(x, 4, 0), x[4:, :4].int())
     assert torch.equal(read_tile(x, 4, 0, (1, 8)), x.T[4:, :4].int())
     assert torch.equal(read_tile(x, 0, 0, (9, 0)), torch.diagonal(x)[:4, None].expand(4, 4).int())
+
+
+@pytest.mark.nightly
+def test_a_high_price_leaves_the_model_where_it_was():
+    text = source("reward").partition("# %% [markdown]\n# Guessing gets")[0]
+    assert text.count("\nbeta = 0.0\n") == 1
+    names: dict = {}
+    exec(compile(text.replace("\nbeta = 0.0\n", "\nbeta = 0.5\n"), "reward", "exec"), names)
+    assert names["entropies"][-1] > 1.7 and names["rewards"][-1] < 0.35
 
 
 @pytest.mark.nightly
