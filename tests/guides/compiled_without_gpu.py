@@ -94,14 +94,14 @@ def copies_and_waits(ptx):
     return counts, [int(name.split()[1]) for name in names if "wait" in name]
 
 
-def shortest_loop(kernel):
+def shortest_loop(kernel, product="HGMMA"):
     """The names of the instructions of the shortest loop with products on tensor cores."""
     code = re.findall(r"/\*([0-9a-f]{4})\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)(.*?);", machine_code(kernel, "-sass"))
     loops = []
     for place, name, operands in code:
         if name == "BRA" and (target := re.search(r"0x([0-9a-f]+)", operands)) and target[1].zfill(4) < place:
             loops.append([name for at, name, _ in code if target[1].zfill(4) <= at <= place])
-    return min((loop for loop in loops if "HGMMA" in loop), key=len)
+    return min((loop for loop in loops if product in loop), key=len)
 
 
 @triton.jit
@@ -357,6 +357,8 @@ def main():
     weights = (bf16, (256, 8192)), (uint8, (8192, 4096)), (uint8, (8192, 256))
     kernel = launched(mx_matmul.parts_forward, *weights, None, bf16)["mx_parts_kernel"]
     result["shared memory of 256 rows"] = kernel.metadata.shared
+    kernel = launched(mx_matmul.parts_forward, (bf16, (1, 8192)), *weights[1:], None, bf16)["mx_parts_kernel"]
+    result["decoding four bits"] = Counter(shortest_loop(kernel, "HMMA"))
     row = bf16, (1, 1 << 26)
     result["loads in flight"]["part of a running sum"] = in_flight(
         launched(cumsum.cumsum_forward, row)["cumsum_kernel"]

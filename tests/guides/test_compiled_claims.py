@@ -160,6 +160,18 @@ def test_a_large_tile_of_four_bits_needs_nearly_all_shared_memory():
     assert wording.format(counted()["shared memory of 256 rows"] / 1024) in said("annotated_examples/fast/mx_matmul.py")
 
 
+def test_what_decoding_four_bits_takes():
+    import triton
+
+    loop = counted()["decoding four bits"]
+    if triton.__version__ == "3.7.1":
+        branch = 1
+        assert (sum(loop.values()) - branch, loop["HMUL2"], loop["LOP3"]) == (876, 256, 257)
+        assert 162 <= loop["IMAD"] + loop["SHF"] <= 182, "some twenty of these compute addresses"
+    text = said("annotated_examples/fast/mx_matmul.py")
+    assert "of the 876 instructions for 256 weights in each thread, 256 multiply, 257 mask, and 162 move bits" in text
+
+
 def test_how_much_of_attention_s_loop_is_the_softmax():
     import triton
 
