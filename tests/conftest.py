@@ -30,6 +30,11 @@ def pytest_configure():
         bytecode.touch()
 
 
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: a quarter of the time a test waits, for a browser, a compiler or a process."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
+
+
 def pytest_report_header(config):
     return f"kernels: {device.describe()}"
 

@@ -96,7 +96,7 @@ def both(case, name):
 
 
 # ---------------------------------------------------------------- copies
-@situation("llama", "gpt2", "mixtral", at_night=("gemma2",))
+@situation("llama", "gpt2", at_night=("mixtral", "gemma2"))
 def deep_copy(model):
     other = copy.deepcopy(model)
     for parameter in other.parameters():
@@ -479,7 +479,7 @@ def implementation(model, patch, name):
 
 
 situation("mistral", at_night=("llama", "gemma2", "gemma3", "gpt2"), name="sdpa")(implementation)
-situation("gemma2", at_night=("llama", "mistral", "gemma3", "gpt2"), name="eager")(implementation)
+situation(at_night=("llama", "gemma2", "mistral", "gemma3", "gpt2"), name="eager")(implementation)
 
 
 # ---------------------------------------------------------------- wrappers

@@ -171,8 +171,31 @@ def on_device(value):
 def assert_refused(error: type[Exception], message: str, function: Callable, **arguments) -> None:
     """A call with a bad argument raises this error, and says this; of values on a card where one asks for it."""
     asked = mock.patch.dict(os.environ, ACADEMY_DEBUG="1")
-    with asked, pytest.raises(error, match=re.escape(message)):
+    with asked, pytest.raises(error, match=message if isinstance(message, re.Pattern) else re.escape(message)):
         function(**{name: on_device(value) for name, value in arguments.items()})
+
+
+def refused_test(columns: str, rows: Sequence, given: dict, *calls: Callable):
+    """A test: each of these functions refuses each row.
+
+    columns: `error`; `change`, of the arguments that are given; and what is said: a `message`, `words` that are a
+    regular expression, or the `name` of the argument with which the message begins.
+    """
+
+    sets = [row if hasattr(row, "marks") else pytest.param(*row) for row in rows]
+    said = next(column for column in ("message", "words", "name") if column in columns)
+
+    @pytest.mark.parametrize(
+        "row",
+        [pytest.param(dict(zip(columns.split(", "), each.values)), marks=each.marks) for each in sets],
+        ids=lambda row: row[said][:40],
+    )
+    def test(row):
+        words = row[said] if said == "message" else re.compile(rf"^{row[said]}\b" if said == "name" else row[said])
+        for call in calls:
+            assert_refused(row["error"], words, call, **given | row["change"])
+
+    return test
 
 
 def check_test(module: ModuleType, checks: Sequence[Callable]):

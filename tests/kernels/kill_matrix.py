@@ -7,8 +7,8 @@
 
 A mutant needs no check of its own if a column before `engine` has something: those are in `make test`, or at night.
 
-- `walk`: the judge's trials of every public function, in tests/judge/test_public.py; of the long ones `make test` takes
-  a third, the nightly workflow all
+- `walk`: the judge's trials of every public function, in tests/judge/test_public.py; `make test` takes a third of them,
+  the nightly workflow all
 - `formula`: the comparison with the printed formula, in floats, and `exact`: without rounding; both in `academy check`
 - `derivatives`: the walk of test_derivatives.py
 - `nightly`: all trials of the judge, for mutants that nothing above notices

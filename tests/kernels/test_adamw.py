@@ -19,7 +19,7 @@ MUTANTS = [
     Mutant("an empty tensor ends the list", "which = torch.repeat_interleave(counts)", "which = torch.repeat_interleave(counts * (counts.cumprod(0) > 0))"),
     Mutant("the average of squares as a difference", "v = beta2 * v + new2 * (g * g)", "v += new2 * (g * g - v)"),
     Mutant("the old average by the complement of a complement", "beta2 * v +", "(1.0 - new2) * v +"),
-    Mutant("a copy isn't copied back", "before[at].copy_(after[at])", "pass"),
+    Mutant("a copy isn't copied back", "before.copy_(after)", "pass"),
     Mutant("a bfloat16 weight decays by itself", "p = tl.load(p_ptr + offs, mask=mask, other=0.0).to(tl.float32)", "p = tl.load(p_ptr + offs, mask=mask, other=0.0)\n        p = (p * (1.0 - lr * decay)).to(DTYPE).to(tl.float32) / (1.0 - lr * decay)"),
 ]  # fmt: skip
 #: Nothing, one element, and one below, at and above a block of 2048, and above a chunk. The shortest comes first, so that

@@ -23,7 +23,12 @@ from tests.kernels.harness import needs_torchs_own_triton
 
 CASES, ALL = public.calls(), public.calls(more=True)
 #: Compiled in every run of the tests, without a GPU: a plain launch, and operators forward and backward.
-ALWAYS = ("tutorials.vector_add.vector_add()", "fast.grouped_matmul.grouped_matmul()")
+ALWAYS = ("tutorials.vector_add.vector_add()", "fast.grouped_matmul.grouped_matmul()", "moe.moe_mlp.moe_mlp()")
+ALWAYS += ("classics.rope.rope(interleaved=True)", "gemlite.gemm_splitK.gemm_splitK(W_nbits=4,group_size=128)")
+ALWAYS += (
+    "fp8.scaled_matmul.scaled_matmul(recipe=block)",
+    "attention.flash_attention.flash_attention_varlen(causal=True)",
+)
 
 
 @pytest.fixture
@@ -64,11 +69,15 @@ def test_compiles_without_a_graph_break(loaded):
 
 
 class Asserted(torch.fx.Interpreter):
-    """Runs a compiled graph, and asserts that our operators return what they had told the compiler."""
+    """Runs a compiled graph, and asserts that our operators return what they had told the compiler, and do what their
+    schema says (PyTorch's check of that adds, which codes of eight bits can't)."""
 
     def run_node(self, n):
         out = super().run_node(n)
         if str(n.target).startswith("annotated_examples"):
+            given, options = self.fetch_args_kwargs_from_env(n)
+            if not any(getattr(x, "itemsize", 4) == 1 for x in torch.utils._pytree.tree_leaves(given)):
+                torch.library.opcheck(n.target, given, options, test_utils="test_schema")
             for real, fake in zip(*map(torch.utils._pytree.tree_leaves, (out, n.meta["val"])), strict=True):
                 told, got = ((x.dtype, x.shape, x.stride()) for x in (fake, real))
                 assert got == told or not real.numel(), f"{n.target}: told {told}, got {got}"

@@ -173,8 +173,8 @@ def test_the_second_call_gives_the_same_bits(module, sizes):
     harness.assert_bitwise_repeatable(call, dict(x=randn(*sizes)), randn(*sizes))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+test_bad_arguments = harness.refused_test(
+    "change, error, words",
     [
         (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
         (dict(x=torch.ones(3).long()), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
@@ -186,13 +186,10 @@ def test_the_second_call_gives_the_same_bits(module, sizes):
         (dict(exclusive=None), ValueError, "exclusive must be one of True, False, got None"),
         (dict(x=torch.ones(1).expand(2**31)), ValueError, "fewer than 2147467264 elements"),
     ],
-    ids=str,
+    dict(x=torch.ones(2, 3)),
+    lesson.cumsum,
+    fast.cumsum,
 )
-def test_bad_arguments(module, arguments, error, words):
-    given = dict(x=torch.ones(2, 3)) | arguments
-    given["x"] = given["x"].to(DEVICE) if isinstance(given["x"], torch.Tensor) else given["x"]
-    with pytest.raises(error, match=words):
-        module.cumsum(**given)
 
 
 def test_bad_tile_size(module):

@@ -16,7 +16,7 @@ from academy.judge.elements import in_float64
 from annotated_examples.recurrences import gated_delta_rule as whole
 from annotated_examples.recurrences import gated_delta_rule_step as module
 from tests.kernels import chunk_cases, harness
-from tests.kernels.harness import DEVICE, DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 
 MUTANTS = [
     Mutant("trap 10: asked before it fades", "answer = tl.sum(k * state, axis=0)", "answer = tl.sum(k * state / tl.exp(load_gates(g_tensor, b, h, 0, token, 1))[:, None], axis=0)"),
@@ -85,12 +85,6 @@ def test_check_passes():
 
 
 test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_layouts(layout):
-    inputs = token(layout=layout) | dict(state=randn(3, 4, 5, 40))
-    right(module, inputs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)

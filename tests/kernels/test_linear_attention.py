@@ -286,9 +286,6 @@ def test_large_numbers_and_the_same_bits_twice():
     assert all(torch.equal(first[name], second[name]) and first[name].isfinite().all() for name in first)
 
 
-# ---------------------------------------------------------------- states
-
-
 @pytest.mark.parametrize("shape", [dict(T=0), dict(B=0), dict(H=0)], ids=str)
 def test_empty(shape):
     inputs = tensors(**shape)
@@ -299,6 +296,9 @@ def test_empty(shape):
     if shape == dict(T=0):
         assert torch.equal(state, inputs["initial_state"])
         assert (leaves["initial_state"].grad == 1).all()
+
+
+# ---------------------------------------------------------------- states
 
 
 # ---------------------------------------------------------------- packed sequences
@@ -397,8 +397,8 @@ def test_narrow_values_are_padded(D, E, width):
 ONES = dict(q=(1, 3, 1, 8), k=(1, 3, 1, 8), v=(1, 3, 2, 9))
 
 
-@pytest.mark.parametrize(
-    "changes, error, message",
+test_errors = harness.refused_test(
+    "change, error, message",
     [
         (dict(q=[1.0]), TypeError, "q must be a torch.Tensor, got list"),
         (dict(q=torch.ones(2, 3)), ValueError, "q must have 4 dimensions (B, T, H, D)"),
@@ -417,11 +417,9 @@ ONES = dict(q=(1, 3, 1, 8), k=(1, 3, 1, 8), v=(1, 3, 2, 9))
         (dict(initial_state=torch.zeros(1, 2, 9, 8)), ValueError, "initial_state must have shape (1, 2, 8, 9)"),
         (dict(initial_state=torch.zeros(1, 2, 8, 9).half()), TypeError, "initial_state must be one of float32, got float16"),
     ],
-    ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
+    {name: torch.ones(shape) for name, shape in ONES.items()},
+    module.linear_attention,
 )  # fmt: skip
-def test_errors(changes, error, message):
-    arguments = {name: torch.ones(shape) for name, shape in ONES.items()} | changes
-    harness.assert_refused(error, message, module.linear_attention, **arguments)
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="a card is asked only with ACADEMY_DEBUG=1")
@@ -431,8 +429,8 @@ def test_a_gate_above_zero():
         module.linear_attention(**arguments, g=torch.full((1, 3, 2), 0.5))
 
 
-@pytest.mark.parametrize(
-    "changes, error, message",
+test_varlen_errors = harness.refused_test(
+    "change, error, message",
     [
         (dict(cu_seqlens=None), TypeError, "cu_seqlens must be a torch.Tensor, got NoneType"),
         (dict(cu_seqlens=torch.tensor([0, 25])), TypeError, "cu_seqlens must be one of int32, got int64"),
@@ -440,8 +438,6 @@ def test_a_gate_above_zero():
         (dict(q=torch.ones(1, 3, 1, 8)), ValueError, "q must have 3 dimensions (total, H, D)"),
         (dict(initial_state=torch.zeros(3, 2, 5, 6)), ValueError, "initial_state must have shape (2, 2, 5, 6)"),
     ],
-    ids=lambda value: None if isinstance(value, type) else str(value)[:40] if isinstance(value, str) else "",
+    packed([5, 20]),
+    module.linear_attention_varlen,
 )  # fmt: skip
-def test_varlen_errors(changes, error, message):
-    arguments = packed([5, 20]) | changes
-    harness.assert_refused(error, message, module.linear_attention_varlen, **arguments)
