@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
-import triton
 
+from academy.runtime import device  # before anything imports triton
 from academy.book import layout
 from academy.book.layout import ROOT
 from academy.results import store
@@ -30,6 +30,8 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 def versions(*packages: str) -> dict[str, str]:
     """Versions of PyTorch, Triton, those of `packages` that are installed, and CUDA."""
+    import triton
+
     found = {"torch": torch.__version__, "triton": triton.__version__}
     for package in packages:
         with suppress(importlib.metadata.PackageNotFoundError):
@@ -47,13 +49,18 @@ def rounded(values: dict[str, tuple[float | None, str]], digits: int = 3) -> dic
     }
 
 
+def machine() -> str:
+    """This machine's GPU; without one, that kernels are interpreted."""
+    return "Triton's interpreter" if device.INTERPRET else torch.cuda.get_device_name()
+
+
 def written(name: str, results: Path) -> Path:
-    """The file of an experiment on this machine's GPU."""
-    return results / store.slug(torch.cuda.get_device_name()) / "experiments" / f"{name}.json"
+    """The file of an experiment on this machine."""
+    return results / store.slug(machine()) / "experiments" / f"{name}.json"
 
 
 def kept(name: str, results: Path, *parts: str) -> dict:
-    """What an earlier run wrote of an experiment on this machine's GPU; `parts` that aren't there are empty."""
+    """What an earlier run wrote of an experiment on this machine; `parts` that aren't there are empty."""
     path = written(name, results)
     content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     return {part: {} for part in parts} | content
@@ -62,7 +69,7 @@ def kept(name: str, results: Path, *parts: str) -> dict:
 def about(*packages: str) -> dict:
     """Where, when and with what something is measured now."""
     today = datetime.date.today().isoformat()
-    return {"device": torch.cuda.get_device_name(), "date": today, "versions": versions(*packages)}
+    return {"device": machine(), "date": today, "versions": versions(*packages)}
 
 
 def write_experiment(name: str, results: Path, content: dict, *packages: str) -> None:

@@ -72,4 +72,17 @@ def batch_invariance(content: dict) -> list[str]:
     return Table("", head, rows).markdown()
 
 
-TABLES: dict[str, Callable[[dict], list[str]]] = {"sanitizers": sanitizers, "batch_invariance": batch_invariance}
+# ---------------------------------------------------------------- the capstone writes
+def capstone_generate(content: dict) -> list[str]:
+    """A line for each kind of cache and each number of texts."""
+    values = {name: each["value"] for name, each in content["values"].items()}
+    keys = ("prefill", "decode", "bytes")
+    runs = dict.fromkeys(name.rpartition("/")[0] for name in values)
+    rows = [[*run.split("/"), *(f"{values[f'{run}/{key}']:,.0f}" for key in keys)] for run in runs]
+    head = ["what is kept", "texts", "prefill, tokens/s", "decode, tokens/s", "bytes a token, all layers"]
+    return Table("", head, rows).markdown()
+
+
+TABLES: dict[str, Callable[[dict], list[str]]] = {
+    "sanitizers": sanitizers, "batch_invariance": batch_invariance, "capstone_generate": capstone_generate,
+}  # fmt: skip

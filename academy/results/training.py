@@ -9,14 +9,16 @@ from academy.results.figures import NOT_YET, results
 from academy.results.pages import figure
 from academy.results.tables import Table
 
-#: Column -> the value that stands in it.
+#: Column -> the value that stands in it. A column of which nothing was measured is left out.
 COLUMNS = {
     "1000 tokens/s": "tokens",
     "step": "step",
     "no CUDA graph": "loop",
+    "optimizer": "optimizer",
     "peak memory": "memory",
     "last loss": "loss",
     "seed to seed": "loss_spread",
+    "from PyTorch": "apart",
 }
 #: Steps from one mark of a curve to the next.
 EVERY = 10
@@ -27,28 +29,38 @@ def pieces(name: str, root: Path) -> list[str]:
     out: list[str] = []
     for device, content in results(root, f"experiments/{name}"):
         values = content["values"]
-        contestants = list(dict.fromkeys(key.split("/")[0] for key in values if key.endswith("/step")))
-        rows = [[who, *(_text(values.get(f"{who}/{key}")) for key in COLUMNS.values())] for who in contestants]
-        out += [
-            curves(content, f"{device}-{name}"),
-            "",
-            Table("Data: speed and memory", ["model", *COLUMNS], rows).html(True),
-        ]
+        contestants = list(dict.fromkeys(key.rpartition("/")[0] for key in values if key.endswith(("/step", "/loss"))))
+        columns = {title: key for title, key in COLUMNS.items() if any(f"{who}/{key}" in values for who in contestants)}
+        rows = [[who, *(_text(values.get(f"{who}/{key}")) for key in columns.values())] for who in contestants]
+        for part in dict.fromkeys(map(_part, content["losses"])):
+            out += [curves(content, part, f"{device}-{name}"), ""]
+        out += [Table(f"Data: {', '.join(columns)}", ["model", *columns], rows).html(True)]
         where = [content["device"], content["date"], *(f"{k} {v}" for k, v in content["versions"].items())]
-        out += ["", f"Measured on an {', '.join(where)}, with {content['batch']} sequences in a batch.", ""]
+        on = "on an" if content["device"].startswith("NVIDIA") else "in"
+        out += ["", f"Measured {on} {', '.join(where)}, with {content['batch']} sequences in a batch.", ""]
     return out or ['!!! note "Not measured yet"', "", f"    No results of `{name}` are committed.", ""]
 
 
-def curves(content: dict, name: str) -> str:
-    """A line for each contestant: the mean of its runs."""
-    means = {who: [sum(step) / len(step) for step in zip(*runs)] for who, runs in content["losses"].items()}
+#: What stands before the first of these in the name of a run says which chart it belongs to: `kda: muon`.
+BETWEEN = ": "
+
+
+def _part(who: str) -> str:
+    return who.partition(BETWEEN)[0] if BETWEEN in who else ""
+
+
+def curves(content: dict, part: str, name: str) -> str:
+    """A line for each contestant of a part: the mean of its runs."""
+    every = {who: runs for who, runs in content["losses"].items() if _part(who) == part}
+    means = {who: [sum(step) / len(step) for step in zip(*runs)] for who, runs in every.items()}
     steps = range(0, max(map(len, means.values())), EVERY)
     lines = [
-        plots.Series(who, [mean[step] if step < len(mean) else None for step in steps]) for who, mean in means.items()
+        plots.Series(who.removeprefix(part + BETWEEN), [mean[step] if step < len(mean) else None for step in steps])
+        for who, mean in means.items()
     ]
-    runs = max(len(runs) for runs in content["losses"].values())
-    title = f"Loss over the steps, mean of {runs} runs"
-    return figure(title, plots.lines(f"{name}-losses", title, list(steps), "step", lines, "loss"))
+    runs = max(len(runs) for runs in every.values())
+    title = f"{part + BETWEEN if part else ''}loss over the steps, mean of {runs} runs".capitalize()
+    return figure(title, plots.lines(f"{name}-losses{part and '-' + part}", title, list(steps), "step", lines, "loss"))
 
 
 def _text(value: dict | None) -> str:

@@ -36,6 +36,7 @@ which has hundreds of kernels to launch, would be part of what is compared: with
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -237,9 +238,16 @@ class GPT(torch.nn.Module):
 
     def losses(self, tokens, labels, step=0):
         """Its terms: the mean cross entropy, and what blocks add to it."""
-        (B, T), ops, p = tokens.shape, self.operations, self.config.p
+        y, terms = self.outputs(tokens, self.operations, step)
+        return [self.operations.loss(y, self.embedding, labels.flatten()), *terms]
+
+    # [Writing](generate.py) needs the model without its loss, for tokens that don't begin at position 0.
+    def outputs(self, tokens, ops, step=0, positions=None):
+        """What the last product takes, (B·T, width), and what blocks add to the loss. positions: (B, T); 0 to T − 1."""
+        (B, T), p = tokens.shape, self.config.p
         places = 2 * len(self.blocks) + 1
         seeds = iter((torch.arange(places, device=tokens.device) + places * step).unbind())
+        cos, sin = (x[:T] if positions is None else x[positions] for x in (self.cos, self.sin))
 
         def drop(x):
             return ops.drop(x, p, next(seeds)) if self.training and p else x
@@ -248,10 +256,10 @@ class GPT(torch.nn.Module):
         delta = torch.zeros_like(x)
         x, terms = drop(x), []
         for block in self.blocks:
-            x, delta, more = block(x, delta, ops, B, self.cos[:T], self.sin[:T], drop)
+            x, delta, more = block(x, delta, ops, B, cos, sin, drop)
             terms += more
         y, _ = ops.add_norm(x, delta, self.norm)
-        return [ops.loss(y, self.embedding, labels.flatten()), *terms]
+        return y, terms
 
     def embed(self, tokens):
         return F.embedding(tokens, self.embedding)
@@ -270,6 +278,9 @@ def pair(config, dtype=torch.float32, seed=0, plain=PLAIN, kernels=OURS):
 #
 # What this repository has to say: its pages, its derivations and its kernels. A token is a byte, or in the large model
 # a pair of bytes, which makes a vocabulary of 65536 without a tokenizer. A window may begin at any byte.
+#
+# It is read once: all runs of a process have the same text, also if somebody saves a page meanwhile.
+@functools.cache
 def text():
     folders = ("docs", "backprop_math", "annotated_examples")
     files = [path for folder in folders for path in (script.ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
@@ -295,16 +306,32 @@ def adamw(model, lr):
     return torch.optim.AdamW(model.parameters(), lr=lr, **options)
 
 
-def train(model, data, steps, lr=3e-3):
-    """The loss of each step."""
-    optimizer, losses = adamw(model, lr), []
+def training(model, data, steps, lr=3e-3, optimizer=adamw):
+    """Trains, and gives the loss of each step as it comes, a tensor. optimizer: (model, lr) -> used as PyTorch's."""
+    optimizer = optimizer(model, lr)
     for step, (tokens, labels) in zip(range(steps), data):
         loss = model(tokens, labels, step)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(loss.detach())
-    return torch.stack(losses).tolist()
+        yield loss.detach()
+
+
+def train(*arguments, **options):
+    """The loss of each step of `training`, as numbers."""
+    return torch.stack(list(training(*arguments, **options))).tolist()
+
+
+# Two models that train side by side say after each step how far they are.
+def side_by_side(models, steps, B=2, optimizers=(adamw, adamw)):
+    """Prints the losses of ours and the plain model, step by step; the largest difference."""
+    of = lambda model, optimizer: training(model, batches(model.config, B), steps, optimizer=optimizer)  # noqa: E731
+    apart, runs = 0.0, map(of, models, optimizers)
+    for step, pair_of_losses in enumerate(zip(*runs)):
+        mine, theirs = (loss.item() for loss in pair_of_losses)
+        print(f"step {step:3}: ours {mine:.5f}, PyTorch {theirs:.5f}", flush=True)
+        apart = max(apart, abs(mine - theirs))
+    return apart
 
 
 # As a script it trains the small model twice. Here the plain one drops the same elements, by our reference for dropout,
@@ -314,7 +341,4 @@ if __name__ == "__main__":
 
     steps = script.arguments(__doc__, steps=dict(type=int, default=30)).steps
     models = pair(SMALL, plain=dataclasses.replace(PLAIN, drop=lambda *x: dropout_reference(*x)))
-    losses = [train(model, batches(SMALL, 2), steps) for model in models]
-    for step, (mine, theirs) in enumerate(zip(*losses)):
-        print(f"step {step:3}: ours {mine:.5f}, PyTorch {theirs:.5f}")
-    sys.exit(max(abs(mine - theirs) for mine, theirs in zip(*losses)) > 1e-3)
+    sys.exit(side_by_side(models, steps) > 1e-3)

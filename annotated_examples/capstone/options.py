@@ -1,5 +1,5 @@
 r"""
-# The GPT with other parts: experts, eight bits, a state
+# The GPT with other parts: experts, eight bits, latents, a state
 
 [The GPT of these kernels](gpt.py) is built as models were in 2023. Today's models replace some of its parts. Here each
 replacement is one word of the configuration:
@@ -8,7 +8,9 @@ replacement is one word of the configuration:
 |---|---|---|
 | `feed_forward="experts"` | the gated unit | [a router](../moe/router.py) and [experts](../fast/moe_mlp.py) |
 | `linear="row"`, or another recipe | the products of all layers | [those in eight bits](../fp8/linear.py) |
+| `mixer="latent"` | the keys and values of heads | [one latent vector for all heads](../attention/mla.py) |
 | `mixer="hybrid"` | attention, in three layers of four | [the gated delta rule](../fast/gated_delta_rule.py) |
+| `mixer="kda"` | the same | [Kimi delta attention](../recurrences/kda.py) |
 
 Everything else is the same: the text, the optimizer, the number of tokens in a step. So does it still learn as well,
 and what does it cost? Each form is trained for the same steps as the first one, from the same seeds:
@@ -16,7 +18,8 @@ and what does it cost? Each form is trained for the same steps as the first one,
 [[training: capstone_options]]
 
 The losses are cross entropies, also where training adds other terms. `python benchmarks/capstone_options.py` measures
-all forms, `--only experts` one of them beside the plain form.
+all forms, `--only experts` one of them beside the plain form. A form that the table doesn't have hasn't been on a card
+yet; how the small model learns with it is on [the next page](optimizers.py).
 
 **Experts.** The model has [[bench: capstone_options/experts/parameters]] million weights in place of
 [[bench: capstone_options/dense/parameters]], but a token meets only as many as before: of eight experts, each half as
@@ -32,10 +35,17 @@ between two tokens or two experts. With experts, theirs are computed in bfloat16
 attention's products. In this model they have few operations for each number that has to be quantized: weights of
 768 x 768, where the recipes were made for far wider ones.
 
+**Latents.** A layer of attention keeps 2 x 64 numbers of each head of keys, with three of them 384 a token. Latents are
+256, and 64 more for the positions. That is little less. Large models have 128 heads, and there one vector for all of
+them is what saves. What it costs in training is one more product, which makes keys and values of the latents. It is
+dropped when the model [writes](generate.py), and the cache holds the latents themselves.
+
 **A state.** Attention keeps every key and value that it has seen. A recurrent layer has one matrix for each head, which
 doesn't grow, so a long text costs as much for each token as a short one. What such a matrix can't do is look up one
 token among thousands, and that is what every fourth layer is for. At 1024 tokens there is little to be gained in time;
-what the page shows is whether it learns as well.
+what the page shows is whether it learns as well. In the gated delta rule a head forgets all channels of a key at one
+speed, in Kimi's each at its own. That takes as many gates as there are numbers in the keys of all heads, and another
+row of the projection for each.
 """
 
 from academy.runtime import checks, script  # missing? Run make in the clone, then .venv/bin/python
@@ -48,6 +58,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from annotated_examples.attention.mla import mla_attention, mla_attention_reference
 from annotated_examples.capstone import gpt
 from annotated_examples.classics.dropout import dropout_reference
 from annotated_examples.classics.swiglu import swiglu, swiglu_reference
@@ -65,6 +76,7 @@ from annotated_examples.moe.router import (
 )
 from annotated_examples.recurrences.causal_conv1d import causal_conv1d, causal_conv1d_reference
 from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule_reference
+from annotated_examples.recurrences.kda import kda, kda_reference
 from annotated_examples.recurrences.l2_normalize import l2_normalize, l2_normalize_reference
 
 
@@ -74,7 +86,8 @@ from annotated_examples.recurrences.l2_normalize import l2_normalize, l2_normali
 @dataclass(frozen=True)
 class Operations(gpt.Operations):
     """`experts` is (tokens, k), the matrices of experts (E, 2N, width) and (E, width, N). For a state, `q` and `k` are
-    (B, T, Hk, D), `v` (B, T, H, D), `g` and `beta` (B, T, H)."""
+    (B, T, Hk, D), `v` (B, T, H, D), `beta` and `g` (B, T, H), but (B, T, H, D) if each channel has a gate. With
+    latents, `q` and `q_pe` are (B, H, T, D), `c` (B, T, rank), `k_pe` (B, T, D), `up` (H, 2D, rank)."""
 
     quantized: Callable  # (x, weight, recipe) -> x Wᵀ of operands in eight bits
     route: Callable  # (logits, k) -> weights, experts
@@ -84,7 +97,19 @@ class Operations(gpt.Operations):
     convolve: Callable  # (x, filters) -> silu of a causal convolution of each channel
     unit: Callable  # (x) -> x / its length
     recur: Callable  # (q, k, v, g, beta) -> what a state that decays and corrects itself gives for each token
+    recur_by_channel: Callable  # the same, and each row of the state decays by itself
     gate_by: Callable  # (gate, x) -> silu(gate) · x
+    attend_latents: Callable  # (q, q_pe, c, k_pe, up, linear) -> attention to what `up` makes of latents, (B, H, T, D)
+
+
+# A product makes a head's key and value of each latent. Both are halves of what it returns, and stay where they lie.
+def decompressed(attention):
+    def attend(q, q_pe, c, k_pe, up, linear):
+        both = linear(c.flatten(0, 1), up.flatten(0, 1)).view(*c.shape[:2], *up.shape[:2]).transpose(1, 2)
+        k, v = both.chunk(2, dim=3)
+        return attention(q, q_pe, k, k_pe, v)
+
+    return attend
 
 
 OURS = Operations(
@@ -97,7 +122,9 @@ OURS = Operations(
     convolve=lambda x, filters: causal_conv1d(x, filters.to(x.dtype), activation="silu"),
     unit=l2_normalize,
     recur=gated_delta_rule,
+    recur_by_channel=kda,
     gate_by=swiglu,
+    attend_latents=decompressed(mla_attention),
 )
 
 # The same in PyTorch. It is what ours are compared with, and was not written to be fast.
@@ -111,46 +138,10 @@ PLAIN = Operations(
     convolve=lambda x, filters: causal_conv1d_reference(x, filters.to(x.dtype), activation="silu"),
     unit=l2_normalize_reference,
     recur=gated_delta_rule_reference,
+    recur_by_channel=kda_reference,
     gate_by=swiglu_reference,
+    attend_latents=decompressed(mla_attention_reference),
 )
-
-
-# ## The configuration
-@dataclass(frozen=True)
-class Config(gpt.Config):
-    """A GPT's configuration and its options; ValueError for one that doesn't exist.
-
-    Attributes:
-        feed_forward: "dense" or "experts".
-        linear: "unquantized", or the recipe of `float8_linear`.
-        mixer: "attention", or "hybrid": a state in three layers of four.
-        experts, top_k: how many experts there are, and through how many a token goes. Each is `hidden // top_k` wide.
-        balance, z: what the two losses of a router are multiplied with, in each layer.
-    """
-
-    feed_forward: str = "dense"
-    linear: str = "unquantized"
-    mixer: str = "attention"
-    experts: int = 8
-    top_k: int = 2
-    balance: float = 0.01
-    z: float = 0.001
-
-    def __post_init__(self):
-        checks.choice("feed_forward", self.feed_forward, ("dense", "experts"))
-        checks.choice("linear", self.linear, ("unquantized", *RECIPES))
-        checks.choice("mixer", self.mixer, ("attention", "hybrid"))
-        checks.whole_number("top_k", self.top_k, at_least=1, at_most=self.experts)
-        if self.hidden % self.top_k:
-            raise ValueError(f"hidden must be a multiple of top_k, {self.top_k}, got {self.hidden}")
-
-    def block(self, layer):
-        mixer = Recurrence(self) if self.mixer == "hybrid" and layer % 4 != 3 else gpt.Attention(self)
-        return Block(self, mixer, Experts(self) if self.feed_forward == "experts" else gpt.GatedUnit(self))
-
-
-SMALL = Config()
-GPT_124M = Config(**vars(gpt.GPT_124M))
 
 
 # ## Experts in place of the gated unit
@@ -181,17 +172,22 @@ class Experts(torch.nn.Module):
 # Keys have length 1, without which the delta rule grows. Then `beta` says how much of a token is written, and `g`, the
 # logarithm of a decay, how much of the state remains. Both are few numbers, and computed in float32. There are as many
 # values as the model is wide, and fewer keys, as in attention.
+#
+# Kimi's layer has a decay for each channel of a head, so `a` is as wide as the model. (In Kimi Linear two narrow
+# products make it. The rest of the layer is left as it is here, so that the gates are all that differs.)
 class Recurrence(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
         c, self.head = config, config.width // config.heads
         self.config, keys = c, c.key_heads * self.head
-        self.parts = [2 * keys + c.width, c.width, c.heads, c.heads]
+        self.decays = (c.heads, self.head) if c.mixer == "kda" else (c.heads,)
+        self.parts = [2 * keys + c.width, c.width, c.heads, math.prod(self.decays)]
         self.project = gpt.weights(sum(self.parts), c.width)
         self.filters = gpt.weights(self.parts[0], 4, std=0.3)
         # A head forgets at its own rate: `rate · step` between 1 in a thousand tokens and 1 in one.
-        step = torch.exp(torch.empty(c.heads).uniform_(math.log(0.001), math.log(0.1)))
-        self.log_rate = torch.nn.Parameter(torch.empty(c.heads).uniform_(1, 16).log())
+        step = torch.exp(torch.empty(self.decays).uniform_(math.log(0.001), math.log(0.1)))
+        rate = torch.empty(c.heads, *[1] * (len(self.decays) - 1)).uniform_(1, 16)
+        self.log_rate = torch.nn.Parameter(rate.log())
         self.step = torch.nn.Parameter(step.expm1().log())  # the inverse of softplus
         self.norm = torch.nn.Parameter(torch.ones(self.head))
         self.out = gpt.weights(c.width, c.width, std=gpt.into_stream(c))
@@ -202,11 +198,37 @@ class Recurrence(torch.nn.Module):
         mixed = ops.convolve(mixed.view(B, len(y) // B, -1), self.filters)
         heads = mixed.unflatten(2, (-1, self.head))
         q, k, v = heads.split([c.key_heads, c.key_heads, c.heads], dim=2)
-        b, a = (x.to(self.step.dtype).view(B, -1, c.heads) for x in (b, a))
+        b, a = (x.to(self.step.dtype).view(B, -1, *sizes) for x, sizes in ((b, (c.heads,)), (a, self.decays)))
         g = -self.log_rate.exp() * F.softplus(a + self.step)
-        o = ops.recur(ops.unit(q), ops.unit(k), v, g, b.sigmoid())
+        recur = ops.recur_by_channel if c.mixer == "kda" else ops.recur
+        o = recur(ops.unit(q), ops.unit(k), v, g, b.sigmoid())
         o = ops.norm(o.reshape(-1, self.head), self.norm).view(len(y), c.width)
         return ops.linear(ops.gate_by(gate, o), self.out)
+
+
+# ## Latents in place of keys and values
+#
+# One product makes the queries, in two parts each, the latent, and the part of the keys that positions turn. As in
+# DeepSeek's models the latent is normalised, or it would be as large as it likes. `up` has the matrix of each head's
+# keys above that of its values.
+class LatentAttention(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        c, self.head = config, config.width // config.heads
+        self.config, self.parts = c, [c.width, c.width, c.rank, self.head]
+        self.project = gpt.weights(sum(self.parts), c.width)
+        self.norm = torch.nn.Parameter(torch.ones(c.rank))
+        self.up = gpt.weights(2 * c.width, c.rank)
+        self.out = gpt.weights(c.width, c.width, std=gpt.into_stream(c))
+
+    def forward(self, y, ops, B, cos, sin):
+        c = self.config
+        q, q_pe, latents, k_pe = ops.linear(y, self.project).split(self.parts, dim=1)
+        q, q_pe, k_pe = (x.view(B, len(y) // B, -1, self.head).transpose(1, 2) for x in (q, q_pe, k_pe))
+        q_pe, k_pe = ops.rotate(q_pe, k_pe, cos, sin)
+        latents, up = ops.norm(latents, self.norm).view(B, -1, c.rank), self.up.view(c.heads, -1, c.rank)
+        o = ops.attend_latents(q, q_pe, latents, k_pe[:, 0], up, ops.linear)
+        return ops.linear(o.transpose(1, 2).reshape(len(y), c.width), self.out)
 
 
 # ## Eight bits in place of the products
@@ -223,6 +245,52 @@ class Block(gpt.Block):
         return super().forward(x, delta, ops, *others)
 
 
+# ## The configuration
+MIXERS = {"attention": gpt.Attention, "latent": LatentAttention, "hybrid": Recurrence, "kda": Recurrence}
+
+
+@dataclass(frozen=True)
+class Config(gpt.Config):
+    """A GPT's configuration and its options; ValueError for one that doesn't exist.
+
+    Attributes:
+        feed_forward: "dense" or "experts".
+        linear: "unquantized", or the recipe of `float8_linear`.
+        mixer: "attention", or "latent"; or with a state in three layers of four: "hybrid", or with a gate for each
+            channel "kda".
+        rank: how many numbers a latent has.
+        experts, top_k: how many experts there are, and through how many a token goes. Each is `hidden // top_k` wide.
+        balance, z: what the two losses of a router are multiplied with, in each layer.
+    """
+
+    feed_forward: str = "dense"
+    linear: str = "unquantized"
+    mixer: str = "attention"
+    rank: int = 16
+    experts: int = 8
+    top_k: int = 2
+    balance: float = 0.01
+    z: float = 0.001
+
+    def __post_init__(self):
+        checks.choice("feed_forward", self.feed_forward, ("dense", "experts"))
+        checks.choice("linear", self.linear, ("unquantized", *RECIPES))
+        checks.choice("mixer", self.mixer, tuple(MIXERS))
+        checks.whole_number("rank", self.rank, at_least=1, at_most=512)
+        checks.whole_number("top_k", self.top_k, at_least=1, at_most=self.experts)
+        if self.hidden % self.top_k:
+            raise ValueError(f"hidden must be a multiple of top_k, {self.top_k}, got {self.hidden}")
+
+    def block(self, layer):
+        mixer = MIXERS[self.mixer]
+        mixer = gpt.Attention if mixer is Recurrence and layer % 4 == 3 else mixer
+        return Block(self, mixer(self), Experts(self) if self.feed_forward == "experts" else gpt.GatedUnit(self))
+
+
+SMALL = Config()
+GPT_124M = Config(**vars(gpt.GPT_124M), rank=256)
+
+
 # As a script it trains a small model of one form twice, with our operations and with PyTorch's. Here both drop the same
 # elements. In eight bits the two drift apart after some steps: where a number lies between two codes, the last bit of
 # float32 decides.
@@ -231,7 +299,4 @@ if __name__ == "__main__":
     asked = script.arguments(__doc__, steps=dict(type=int, default=10), **options)
     config = dataclasses.replace(SMALL, **{name: getattr(asked, name) for name in options})
     plain = dataclasses.replace(PLAIN, drop=lambda *x: dropout_reference(*x))
-    models = gpt.pair(config, plain=plain, kernels=OURS)
-    losses = [gpt.train(model, gpt.batches(config, 2), asked.steps) for model in models]
-    for step, (mine, theirs) in enumerate(zip(*losses)):
-        print(f"step {step:3}: ours {mine:.5f}, PyTorch {theirs:.5f}")
+    gpt.side_by_side(gpt.pair(config, plain=plain, kernels=OURS), asked.steps)

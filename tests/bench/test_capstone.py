@@ -129,7 +129,7 @@ def test_without_a_card_it_says_so(capsys, monkeypatch):
 
 
 def test_what_an_earlier_run_wrote_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA Fake 1")
+    monkeypatch.setattr(experiment, "machine", lambda: "NVIDIA Fake 1")
     assert experiment.kept("fake", tmp_path, "values", "failed") == {"values": {}, "failed": {}}
     experiment.write_experiment("fake", tmp_path, {"values": {"a": 1}, "links": "NV18"})
     found = experiment.kept("fake", tmp_path, "values", "failed")

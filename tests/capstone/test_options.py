@@ -1,4 +1,4 @@
-"""The GPT with experts, in eight bits and with a state: against plain models, and mistakes that these would share."""
+"""The GPT with experts, eight bits, latents and a state: against plain models, and mistakes that these would share."""
 
 import dataclasses
 
@@ -220,9 +220,10 @@ def check_only_attention_with_experts(module):
 # ---------------------------------------------------------------- a state
 
 
-def test_losses_and_gradients_with_a_state():
+@pytest.mark.parametrize("mixer", ["hybrid", pytest.param("kda", marks=pytest.mark.nightly)])
+def test_losses_and_gradients_with_a_state(mixer):
     names = {
-        name.rsplit(".", 1)[1] for name in assert_right(dataclasses.replace(SMALL, mixer="hybrid")) if "mixer" in name
+        name.rsplit(".", 1)[1] for name in assert_right(dataclasses.replace(SMALL, mixer=mixer)) if "mixer" in name
     }
     assert names == {"project", "filters", "log_rate", "step", "norm", "out"}
 
@@ -231,8 +232,10 @@ def token_by_token(y, part, c):
     """The layer with a state, written apart from the others: one sequence, one token and one head at a time."""
     head = c.width // c.heads
     rows = y @ part.project.T
-    sizes = [c.key_heads * head, c.key_heads * head, c.width, c.width, c.heads, c.heads]
+    channels = head if c.mixer == "kda" else 1  # that decay by themselves
+    sizes = [c.key_heads * head, c.key_heads * head, c.width, c.width, c.heads, c.heads * channels]
     *mixed, gate, b, a = rows.split(sizes, 1)
+    a, steps, rates = a.view(len(y), c.heads, channels), part.step.view(c.heads, -1), part.log_rate.view(c.heads)
     padded = F.pad(torch.cat(mixed, 1), (0, 0, 3, 0))
     mixed = sum(padded[j : j + len(y)] * part.filters[:, j] for j in range(4))
     q, k, v = (mixed * mixed.sigmoid()).split(sizes[:3], 1)
@@ -244,8 +247,8 @@ def token_by_token(y, part, c):
             query, key = (x[t, of * head : (of + 1) * head] for x in (q, k))
             query, key = (x / (x.square().sum() + 1e-6).sqrt() for x in (query, key))
             value = v[t, h * head : (h + 1) * head]
-            decay = torch.exp(-part.log_rate[h].exp() * torch.log1p(torch.exp(a[t, h] + part.step[h])))
-            state = decay * state
+            decay = torch.exp(-rates[h].exp() * torch.log1p(torch.exp(a[t, h] + steps[h])))
+            state = decay[:, None] * state
             state = state + key[:, None] * b[t, h].sigmoid() * (value - key @ state)[None, :]
             read = query @ state / head**0.5
             found.append(read / (read.square().mean() + gpt.EPS).sqrt() * part.norm)
@@ -253,9 +256,9 @@ def token_by_token(y, part, c):
     return (torch.cat(results, 1) * gate * gate.sigmoid()) @ part.out.T
 
 
-def check_layer_with_a_state(module):
+def check_layer_with_a_state(module, mixer="hybrid"):
     """Values and all gradients of the layer in float64, and two sequences apart from each other."""
-    config = module.Config(**vars(SMALL) | dict(mixer="hybrid", heads=4, key_heads=2))
+    config = module.Config(**vars(SMALL) | dict(mixer=mixer, heads=4, key_heads=2))
     torch.manual_seed(2)
     part = module.Recurrence(config).double()
     for weight in (part.project, part.out):
@@ -272,11 +275,64 @@ def check_layer_with_a_state(module):
         torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-11)
 
 
+def check_gates_of_channels(module):
+    check_layer_with_a_state(module, "kda")
+
+
 def check_three_layers_of_four(module):
-    with torch.device("meta"):
-        model = gpt.GPT(dataclasses.replace(module.GPT_124M, mixer="hybrid"), module.OURS)
-    kinds = [type(block.mixer).__name__ for block in model.blocks]
-    assert kinds == ["Recurrence", "Recurrence", "Recurrence", "Attention"] * 3
+    for mixer in ("hybrid", "kda"):
+        with torch.device("meta"):
+            model = gpt.GPT(dataclasses.replace(module.GPT_124M, mixer=mixer), module.OURS)
+        kinds = [type(block.mixer).__name__ for block in model.blocks]
+        assert kinds == ["Recurrence", "Recurrence", "Recurrence", "Attention"] * 3
+
+
+# ---------------------------------------------------------------- latents
+
+
+def test_losses_and_gradients_with_latents():
+    names = assert_right(dataclasses.replace(SMALL, mixer="latent"))
+    assert {name.rsplit(".", 1)[1] for name in names if "mixer" in name} == {"project", "norm", "up", "out"}
+
+
+def head_by_head(y, part, c, cos, sin):
+    """The layer with latents, written apart from the others: one sequence, one head at a time."""
+    head = c.width // c.heads
+    q, q_pe, latent, k_pe = (y @ part.project.T).split([c.width, c.width, c.rank, head], 1)
+    latent = latent / (latent.square().mean(1, keepdim=True) + gpt.EPS).sqrt() * part.norm
+    later = torch.ones(len(y), len(y), dtype=torch.bool).triu(1)
+
+    def turned(x):
+        a, b = x[:, : head // 2], x[:, head // 2 :]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], 1)
+
+    results = []
+    for h, matrix in enumerate(part.up.split(2 * head)):
+        mine = slice(h * head, (h + 1) * head)
+        k, v = latent @ matrix[:head].T, latent @ matrix[head:].T
+        s = (q[:, mine] @ k.T + turned(q_pe[:, mine]) @ turned(k_pe).T) / (2 * head) ** 0.5
+        results.append(s.masked_fill(later, -torch.inf).softmax(1) @ v)
+    return torch.cat(results, 1) @ part.out.T
+
+
+def check_layer_of_latents(module):
+    """Values and all gradients of the layer in float64, and two sequences apart from each other."""
+    config = module.Config(**vars(SMALL) | dict(mixer="latent"))
+    torch.manual_seed(3)
+    part = module.LatentAttention(config).double()
+    for weight in (part.project, part.up, part.out):
+        weight.data.mul_(20.0)
+    part.norm.data.add_(torch.randn_like(part.norm) / 4)
+    cos, sin = (x[:9].double() for x in (lambda model: (model.cos, model.sin))(gpt.GPT(config, None)))
+    y = torch.randn(18, config.width, dtype=torch.float64)
+    upstream, found = torch.randn_like(y), []
+    for result in (
+        part(y, module.PLAIN, 2, cos, sin),
+        torch.cat([head_by_head(sequence, part, config, cos, sin) for sequence in y.chunk(2)]),
+    ):
+        found.append([result, *torch.autograd.grad((result * upstream).sum(), list(part.parameters()))])
+    for mine, expected in zip(*found):
+        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-11)
 
 
 # ---------------------------------------------------------------- all
@@ -286,7 +342,9 @@ FORMS = {
     "experts": dict(feed_forward="experts"),
     "tensor": dict(linear="tensor"),
     "block": dict(linear="block"),
+    "latent": dict(mixer="latent"),
     "hybrid": dict(mixer="hybrid"),
+    "kda": dict(mixer="kda"),
 }
 
 
@@ -316,6 +374,7 @@ def test_without_options_it_is_the_gpt():
         (dict(feed_forward="moe"), "feed_forward must be "),
         (dict(linear="bf16"), "linear must be "),
         (dict(mixer="mamba"), "mixer must be "),
+        (dict(rank=0), "rank must be "),
         (dict(top_k=9), "top_k must be "),
         (dict(top_k=0), "top_k must be "),
         (dict(top_k=3), "hidden must be a multiple of top_k, 3, got 88"),
@@ -353,10 +412,19 @@ def test_many_cards_refuse_options(way):
         (check_layer_with_a_state, "ops.recur(ops.unit(q), ops.unit(k), v,", "ops.recur(ops.unit(q), k, v,"),
         (check_layer_with_a_state, "F.softplus(a + self.step)", "F.softplus(b + self.step)"),
         (check_layer_with_a_state, "ops.gate_by(gate, o)", "ops.gate_by(o, gate)"),
-        (check_three_layers_of_four, "layer % 4 != 3", "layer % 3 != 2"),
+        (
+            check_gates_of_channels,
+            "recur(ops.unit(q), ops.unit(k), v, g,",
+            "recur(ops.unit(q), ops.unit(k), v, g.flip(-1),",
+        ),
+        (check_three_layers_of_four, "layer % 4 == 3", "layer % 3 == 2"),
+        (check_layer_of_latents, "k, v = both.chunk(2, dim=3)", "v, k = both.chunk(2, dim=3)"),
+        (check_layer_of_latents, "ops.norm(latents, self.norm)", "(latents * self.norm)"),
+        (check_layer_of_latents, "q_pe, k_pe = ops.rotate(q_pe, k_pe, cos, sin)", "pass"),
     ],
     ids=["balance", "z", "no terms", "router in bf16", "wide experts", "no eight bits", "another recipe"]
-    + ["long keys", "steps of writing", "gate and result", "two of three"],
+    + ["long keys", "steps of writing", "gate and result", "another channel's gate", "two of three"]
+    + ["values for keys", "latents of any size", "no positions"],
 )
 def test_what_would_make_the_comparison_meaningless(check, old, new):
     check(options)

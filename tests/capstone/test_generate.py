@@ -1,0 +1,204 @@
+"""The GPT writes: logits are those of the whole text at once, and neither company nor pages change a text."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from academy.runtime import device
+from academy.judge import accuracy
+from academy.judge.mutants import import_source
+from annotated_examples.attention import decode, mla_decode
+from annotated_examples.capstone import generate, gpt, options
+from tests.capstone.test_options import EXACT
+from tests.kernels.harness import ROOT
+
+SOURCE = (ROOT / "annotated_examples/capstone/generate.py").read_text("utf-8")
+MIXERS = tuple(generate.KEPT)
+WANTED = generate.Options(tokens=5, page_size=3)
+LENGTHS = (4, 1, 7)
+
+
+def mutant(old, new):
+    assert SOURCE.count(old) == 1, SOURCE.count(old)
+    return import_source(SOURCE.replace(old, new), "mutant_of_generate")
+
+
+def models(mixer):
+    """Ours, the plain one and one in float64. Attention decides: the weights are large."""
+    config = dataclasses.replace(options.SMALL, mixer=mixer)
+    ours, plain = gpt.pair(config, plain=EXACT, kernels=options.OURS)
+    with torch.no_grad():
+        for weight in ours.blocks.parameters():
+            weight.mul_(8.0 if weight.dim() == 2 else 1.0)
+        ours.embedding.mul_(20.0)
+    exact = gpt.GPT(config, EXACT, torch.float64).to(device.DEVICE).double()
+    for other in (plain, exact):
+        other.load_state_dict(ours.state_dict())
+        other.eval()
+    return ours, plain, exact
+
+
+def prompts():
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randint(256, (length,), generator=generator).to(device.DEVICE) for length in LENGTHS]
+
+
+def written(module, model, wanted=WANTED, which=(0, 1, 2)):
+    """Tokens (B, tokens) and logits (tokens, B, vocabulary) of some of the prompts."""
+    logits, draw = [], module.draw
+    try:
+        module.draw = lambda found, *rest: logits.append(found.clone()) or draw(found, *rest)
+        texts = torch.stack(list(module.generate(model, [prompts()[at] for at in which], wanted, list(which))), 1)
+    finally:
+        module.draw = draw
+    return texts, torch.stack(logits)
+
+
+def of_whole_texts(model, texts):
+    """The logits of the same places, from all tokens at once, without a cache."""
+    found = []
+    for prompt, text in zip(prompts(), texts):
+        y, _ = model.outputs(torch.cat([prompt, text])[None, :-1], model.operations)
+        found.append((y @ model.embedding.T)[len(prompt) - 1 :])
+    return torch.stack(found, 1).detach()
+
+
+def check_logits(module, mixer):
+    ours, plain, exact = models(mixer)
+    texts, logits = written(module, ours)
+    assert texts.shape == (len(LENGTHS), WANTED.tokens) and logits.std() > 1
+    accuracy.check("logits", logits, *(of_whole_texts(model, texts) for model in (plain, exact)))
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_logits_are_those_of_the_whole_text(mixer):
+    check_logits(generate, mixer)
+
+
+def check_same_text(module, mixer):
+    """Alone, in other company, in other pages or none: the same bits of all logits, and so the same tokens."""
+    model = models(mixer)[0]
+    texts, logits = written(module, model)
+    for wanted, which in (
+        (WANTED, [2]),
+        (WANTED, [1, 2]),
+        (dataclasses.replace(WANTED, page_size=None), [0, 1, 2]),
+        (dataclasses.replace(WANTED, page_size=1), [0]),
+    ):
+        others, other_logits = written(module, model, wanted, which)
+        assert torch.equal(other_logits, logits[:, which]), (wanted, which)
+        assert torch.equal(others, texts[which]), (wanted, which)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_a_text_is_the_same_alone_and_in_company_and_in_any_pages(mixer):
+    check_same_text(generate, mixer)
+
+
+def check_a_number_for_every_draw(module, mixer):
+    """Of each sequence and each place."""
+    seeds, sample = [], module.sample
+    try:
+        module.sample = lambda row, seed, **how: seeds.append(seed) or sample(row, seed, **how)
+        written(module, models(mixer)[0])
+    finally:
+        module.sample = sample
+    assert len(seeds) == len(set(seeds)) == len(LENGTHS) * WANTED.tokens
+
+
+@pytest.mark.parametrize(
+    ("check", "mixer", "old", "new"),
+    [
+        (check_logits, "attention", ", positions=at.positions)", ")"),
+        (check_logits, "attention", "[:, -1], model.embedding)", "[:, 0], model.embedding)"),
+        (check_logits, "latent", "(q.shape[3] + q_pe.shape[3]) ** -0.5", "absorbed.shape[2] ** -0.5"),
+        (check_logits, "latent", "q[:, :, 0], w_uk.mT)", "q[:, :, 0], w_uv.mT)"),
+        (check_a_number_for_every_draw, "attention", "(seed << 32) + length, **how)", "seed << 32, **how)"),
+        (check_same_text, "attention", "zip(logits, lengths, seeds)", "zip(logits, lengths, range(9))"),
+        (check_same_text, "attention", "self.free.pop(0)", "page"),
+    ],
+    ids=["all at position 0", "the prompt's first token", "scale of latents", "values for keys"]
+    + ["one number for all places", "noise by the row", "somebody else's page"],
+)
+def test_mutant(check, mixer, old, new):
+    broken = mutant(old, new)
+    with pytest.raises(AssertionError):
+        check(broken, mixer)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_nothing_hangs_on_the_number_of_sequences(mixer, monkeypatch):
+    """The parts of a cache are given. (A small one has one part in any case, so bits wouldn't show it here.)"""
+
+    def asked(*_):
+        raise AssertionError("parts were chosen by the number of sequences")
+
+    for module in (decode, mla_decode):
+        monkeypatch.setattr(module, "default_splits", asked)
+    written(generate, models(mixer)[0], dataclasses.replace(WANTED, tokens=2))
+
+
+def test_pages_are_taken_when_they_are_needed():
+    model = models("attention")[0]
+    cache = generate.Cache(model, [9, 5, 2], page_size=3)
+    assert len(cache.free) == 3 + 2 + 1
+    for sequence, length in enumerate((4, 1, 2)):
+        cache.next([sequence], length, True)
+    assert cache.table.tolist() == [[0, 1, -1], [2, -1, -1], [3, -1, -1]] and cache.free == [4, 5]
+    at = cache.next([0, 1], 1, False)
+    assert at.positions.tolist() == [[4], [1]] and at.slots.tolist() == [4, 7] and at.lengths.tolist() == [5, 2]
+    whole = generate.Cache(model, [9, 5, 2])
+    assert cache.bytes() == whole.bytes() * 18 // 27 and whole.next([1], 5, True).table is None
+
+
+def test_the_likeliest_token():
+    model = models("attention")[0]
+    texts, logits = written(generate, model, dataclasses.replace(WANTED, temperature=0))
+    assert torch.equal(texts, logits.argmax(2).T)
+    only = written(generate, model, dataclasses.replace(WANTED, top_k=1))[0]
+    assert torch.equal(texts, only)
+
+
+def test_the_model_is_left_as_it_was():
+    """Also where somebody stops half-way."""
+    model = models("attention")[0].train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    texts = generate.generate(model, prompts(), WANTED)
+    next(texts)
+    texts.close()
+    assert model.training and all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "message"),
+    [
+        (dict(tokens=0), {}, "tokens must be "),
+        (dict(page_size=0), {}, "page_size must be "),
+        (dict(temperature=-1), {}, "temperature must be "),
+        (dict(tokens=12), {}, r"prompts\[2\] must have 1 to 4 tokens, so that 12 more fit .* 16, got 7"),
+        (dict(), dict(prompts=[]), "prompts must hold at least one"),
+        (dict(), dict(prompts=[torch.zeros(3, device=device.DEVICE)] * 3), r"prompts\[0\] must be one of int64"),
+        (dict(), dict(prompts=[torch.zeros(1, 3, dtype=torch.int64, device=device.DEVICE)] * 3), r"prompts\[0\] must "),
+        (dict(), dict(seeds=[1]), "seeds must be one for each of 3 prompts, got 1"),
+        (dict(), dict(seeds=[1, 2, -3]), r"seeds\[2\] must be "),
+        (dict(), dict(mixer="hybrid"), "mixer must be "),
+    ],
+)
+def test_what_cannot_be_written_is_refused(changes, given, message):
+    given = dict(prompts=prompts(), seeds=[0, 1, 2], mixer="attention") | given
+    model = gpt.GPT(dataclasses.replace(options.SMALL, mixer=given["mixer"]), options.OURS).to(device.DEVICE)
+    with pytest.raises((ValueError, TypeError), match=message):
+        generate.generate(model, given["prompts"], dataclasses.replace(WANTED, **changes), given["seeds"])
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_the_script(mixer, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "sys.argv", ["generate.py", "--steps", "1", "--tokens", "3", "--mixer", mixer, "--page-size", "4"]
+    )
+    assert generate.main() == 0
+    printed = capsys.readouterr().out
+    for line in ("step   1 of 1: loss", "prefill: ", "decode: ", "alone: the same tokens", "without pages: the same"):
+        assert line in printed, printed
