@@ -151,7 +151,7 @@ print("probability of 200 tokens:", half.prod().item(), " its logarithm:", round
 
 # %%
 def of_all_draws(logits, weights):
-    """The average of weight · slope of the log-probability over all draws, and how far single draws lie from it."""
+    """The mean of weight · slope of the log-probability over all draws, and how far single draws lie from it."""
     p = logits.softmax(0)
     slopes = torch.eye(len(p), dtype=p.dtype) - p  # of log p[drawn], with respect to each logit
     each = weights[:, None] * slopes
@@ -451,8 +451,8 @@ for name, sampler in list(SAMPLERS.items())[1:]:
     print(f"{name:20} off by {blind:.0e}, with ratios by {weighed:.0e}; noise of {draws:.0e} draws is as large")
 
 # %% [markdown]
-# One rollout has a few thousand draws, and its noise hides the bias. But all rollouts of a training together have enough
-# of them to feel it.
+# One rollout has a few thousand draws, and its noise hides the bias. All rollouts of a training together have millions,
+# and it doesn't.
 #
 # **The loss doesn't see it.** A trainer that computes the old log-probabilities again, by itself, finds ratios of exactly
 # 1 in its first update. By its own account it is on-policy, and the bias stays.
@@ -491,16 +491,18 @@ print("log-probabilities alone:    ", int((alone != token_logprobs(logits, drawn
 # it, eight answers of 64 tokens for each, and is rewarded for tokens with a space: short words. A price of 0.05 holds it
 # to the text. On an H200:
 #
-# | | |
+# | what | measured |
 # |---|---|
-# | tokens with a space, in the first and in the last steps | [[bench: reward/first]] and [[bench: reward/last]] |
+# | share of tokens with a space, in the first steps | [[bench: reward/first]] |
+# | the same in the last steps | [[bench: reward/last]] |
 # | divergence from the reference at the end, for each token | [[bench: reward/left]] |
 # | drift of the trainer from its sampler, the same weights and kernels, for each token | [[bench: reward/drift]] |
 # | the largest difference of a log-probability | [[bench: reward/largest]] |
-# | a rollout, and its two updates | [[bench: reward/rollout]] and [[bench: reward/updates]] |
+# | time of a rollout | [[bench: reward/rollout]] |
+# | time of its two updates | [[bench: reward/updates]] |
 #
-# Where would such a step lose most if it were written in PyTorch? At the logits, its largest tensor. Here are tokens and
-# vocabulary of what reads them, forward and backward:
+# The logits are the largest tensor of such a step. How long the log-probabilities of tokens take, forward and backward,
+# for some numbers of tokens and sizes of a vocabulary:
 
 # %%
 notebook.speed("token_logprobs", "forward+backward", live=[(4096, 32768)])
