@@ -31,7 +31,7 @@ from benchmarks import capstone  # noqa: E402
 NAME = "capstone_optimizers"
 #: The models, and who trains them: the optimizer's name, and whose it is. A name with THEIRS behind it is its pair's. A
 #: run that is NUDGED begins with the next float above each weight, which shows what training makes of a rounding error.
-FORMS: dict[str, dict] = {"attention": {}, "kda": dict(mixer="kda")}
+FORMS: dict[str, dict] = {"attention": {}, "kda": dict(mixer="kda"), "streams": dict(streams=4)}
 THEIRS, NUDGED = " of PyTorch", ", nudged"
 TRAINED = {
     "adamw": ("adamw", optimizers.OURS),

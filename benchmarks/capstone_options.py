@@ -1,9 +1,8 @@
 """The forms of the capstone's model, beside the first one: what they learn, how fast, and in how much memory.
 
-`python benchmarks/capstone_options.py` trains the model of 124 M parameters on this machine's GPU with our kernels: as
-it is, with experts, with its products in eight bits, and with a state in place of attention. It writes
-`benchmarks/results/<device>/experiments/capstone_options.json`. With `--only` a part of it is measured, the form to
-compare with in any case, and the rest of the file stays.
+`python benchmarks/capstone_options.py` trains the model of 124 M parameters on this machine's GPU with our kernels, in
+each of `FORMS`, and writes `benchmarks/results/<device>/experiments/capstone_options.json`. With `--only` a part of it
+is measured, the form to compare with in any case, and the rest of the file stays.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ FORMS: dict[str, dict] = {
     "tensor": dict(linear="tensor"),
     "row": dict(linear="row"),
     "block": dict(linear="block"),
+    "latent": dict(mixer="latent"),
     "hybrid": dict(mixer="hybrid"),
+    "kda": dict(mixer="kda"),
+    "streams": dict(streams=4),
 }
 
 

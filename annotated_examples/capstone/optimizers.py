@@ -12,8 +12,8 @@ r"""
 
 Do they train as PyTorch's do? Each pair below has the same weights at the start, the same batches, and the same
 operations in the model, so that nothing differs but the optimizer. Here the small model was trained, with PyTorch's
-operations, and our optimizers in Triton's interpreter; once with attention, and once with
-[a gate for each channel](options.py) in its place:
+operations, and our optimizers in Triton's interpreter: with attention, with
+[a gate for each channel](options.py) in its place, `kda`, and with four streams:
 
 [[training: capstone_optimizers]]
 
@@ -91,7 +91,8 @@ OPTIONS = ("adamw", "muon", "muon_parts")
 # - The embedding is a list of rows. A step sees a few of them, and an orthogonal matrix would move all.
 # - A filter of [a convolution](../recurrences/causal_conv1d.py) has four numbers for each channel, and channels don't
 #   mix. The gates of [Kimi delta attention](../recurrences/kda.py) have a number for each channel of each head.
-# - A router's rows are eight directions, which needn't be orthogonal: two experts may well be alike at first.
+# - A router's rows are eight directions, which needn't be orthogonal: two experts may well be alike at first. Of
+#   [streams](../model/stream_coefficients.py), too, each row makes a coefficient by itself.
 #
 # So the matrices are listed. Experts have three dimensions. They stay with AdamW, since PyTorch's Muon takes two.
 #

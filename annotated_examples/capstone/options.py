@@ -1,5 +1,5 @@
 r"""
-# The GPT with other parts: experts, eight bits, latents, a state
+# The GPT with other parts: experts, eight bits, latents, a state, streams
 
 [The GPT of these kernels](gpt.py) is built as models were in 2023. Today's models replace some of its parts. Here each
 replacement is one word of the configuration:
@@ -11,6 +11,7 @@ replacement is one word of the configuration:
 | `mixer="latent"` | the keys and values of heads | [one latent vector for all heads](../attention/mla.py) |
 | `mixer="hybrid"` | attention, in three layers of four | [the gated delta rule](../fast/gated_delta_rule.py) |
 | `mixer="kda"` | the same | [Kimi delta attention](../recurrences/kda.py) |
+| `streams=4` | the stream that every layer adds to | [four of them, which are mixed](../model/hyper_connections.py) |
 
 Everything else is the same: the text, the optimizer, the number of tokens in a step. So does it still learn as well,
 and what does it cost? Each form is trained for the same steps as the first one, from the same seeds:
@@ -46,6 +47,11 @@ token among thousands, and that is what every fourth layer is for. At 1024 token
 what the page shows is whether it learns as well. In the gated delta rule a head forgets all channels of a key at one
 speed, in Kimi's each at its own. That takes as many gates as there are numbers in the keys of all heads, and another
 row of the projection for each.
+
+**Streams.** Every layer reads the same sum, of everything that was added before it. With four streams it reads a
+weighted mean of them, adds to each another share of what it makes of that, and mixes them. At the start the means are
+equal, all shares are 1, and the mixture keeps each stream nearly as it is. So the model begins as the one with a single
+stream, and learns to use four. A layer reads four times as many bytes of them, and does no more products.
 """
 
 from academy.runtime import checks, script  # missing? Run make in the clone, then .venv/bin/python
@@ -65,6 +71,10 @@ from annotated_examples.classics.swiglu import swiglu, swiglu_reference
 from annotated_examples.fast.gated_delta_rule import gated_delta_rule
 from annotated_examples.fast.moe_mlp import moe_mlp
 from annotated_examples.fp8.linear import RECIPES, float8_linear, float8_linear_reference
+from annotated_examples.model.hyper_connections import (
+    collapse_streams, collapse_streams_reference, expand_streams, expand_streams_reference,
+)  # fmt: skip
+from annotated_examples.model.stream_coefficients import stream_coefficients, stream_coefficients_reference
 from annotated_examples.moe.moe_mlp import moe_mlp_reference
 from annotated_examples.moe.router import (
     load_balancing_loss,
@@ -87,7 +97,8 @@ from annotated_examples.recurrences.l2_normalize import l2_normalize, l2_normali
 class Operations(gpt.Operations):
     """`experts` is (tokens, k), the matrices of experts (E, 2N, width) and (E, width, N). For a state, `q` and `k` are
     (B, T, Hk, D), `v` (B, T, H, D), `beta` and `g` (B, T, H), but (B, T, H, D) if each channel has a gate. With
-    latents, `q` and `q_pe` are (B, H, T, D), `c` (B, T, rank), `k_pe` (B, T, D), `up` (H, 2D, rank)."""
+    latents, `q` and `q_pe` are (B, H, T, D), `c` (B, T, rank), `k_pe` (B, T, D), `up` (H, 2D, rank). Streams are
+    `x`, (tokens, streams, width)."""
 
     quantized: Callable  # (x, weight, recipe) -> x Wᵀ of operands in eight bits
     route: Callable  # (logits, k) -> weights, experts
@@ -99,6 +110,9 @@ class Operations(gpt.Operations):
     recur: Callable  # (q, k, v, g, beta) -> what a state that decays and corrects itself gives for each token
     recur_by_channel: Callable  # the same, and each row of the state decays by itself
     gate_by: Callable  # (gate, x) -> silu(gate) · x
+    coefficients: Callable  # (x, phi, alpha, bias) -> how much is read of each stream, written to each, and the mixture
+    collapse: Callable  # (x, pre) -> (tokens, width): the streams' sum, each times what is read of it
+    expand: Callable  # (x, y, res, post) -> the streams, mixed, and y times what is written to each
     attend_latents: Callable  # (q, q_pe, c, k_pe, up, linear) -> attention to what `up` makes of latents, (B, H, T, D)
 
 
@@ -124,6 +138,9 @@ OURS = Operations(
     recur=gated_delta_rule,
     recur_by_channel=kda,
     gate_by=swiglu,
+    coefficients=lambda x, phi, *others: stream_coefficients(x, phi.to(x.dtype), *others),
+    collapse=collapse_streams,
+    expand=expand_streams,
     attend_latents=decompressed(mla_attention),
 )
 
@@ -140,6 +157,9 @@ PLAIN = Operations(
     recur=gated_delta_rule_reference,
     recur_by_channel=kda_reference,
     gate_by=swiglu_reference,
+    coefficients=lambda x, phi, *others: stream_coefficients_reference(x, phi.to(x.dtype), *others),
+    collapse=collapse_streams_reference,
+    expand=expand_streams_reference,
     attend_latents=decompressed(mla_attention_reference),
 )
 
@@ -239,10 +259,52 @@ class Block(gpt.Block):
         super().__init__(config, mixer, feed_forward)
         self.recipe = config.linear
 
+    def operations(self, ops):
+        if self.recipe == "unquantized":
+            return ops
+        return dataclasses.replace(ops, linear=lambda x, weight: ops.quantized(x, weight, self.recipe))
+
     def forward(self, x, delta, ops, *others):
-        if self.recipe != "unquantized":
-            ops = dataclasses.replace(ops, linear=lambda x, weight: ops.quantized(x, weight, self.recipe))
-        return super().forward(x, delta, ops, *others)
+        return super().forward(x, delta, self.operations(ops), *others)
+
+
+# ## Streams in place of one
+#
+# What a part reads, writes and mixes depends on the token: on a product of its streams with `phi`. `alpha` is how much
+# that counts, and begins small, so at first the bias decides: each stream is read as one over their number, a layer is
+# written to all of them once, and of the mixture's logits the diagonal is `STAY`, which with four streams keeps 99 % of
+# each.
+STAY = 6.0
+
+
+class Streams(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        n = config.streams
+        self.phi = gpt.weights(2 * n + n * n, n * config.width)
+        self.alpha = torch.nn.Parameter(torch.full((3,), 0.01))
+        bias = [torch.full((n,), -math.log(n - 1)), torch.zeros(n), (STAY * torch.eye(n)).flatten()]
+        self.bias = torch.nn.Parameter(torch.cat(bias))
+
+
+# The first block makes the streams, all alike, and the last one makes one of them, their mean. Between blocks nothing
+# waits to be added, so `delta` stays zero.
+class StreamBlock(Block):
+    def __init__(self, config, mixer, feed_forward, last):
+        super().__init__(config, mixer, feed_forward)
+        self.count, self.last = config.streams, last
+        self.streams = torch.nn.ModuleList(Streams(config) for _ in range(2))
+
+    def forward(self, x, delta, ops, B, cos, sin, drop):
+        ops, found = self.operations(ops), []
+        x = x[:, None].expand(-1, self.count, -1) if x.dim() == 2 else x
+        parts = (lambda y: (self.mixer(y, ops, B, cos, sin), ()), lambda y: self.feed_forward(y, ops))
+        for part, streams, norm in zip(parts, self.streams, self.norms):
+            pre, post, res = ops.coefficients(x, streams.phi, streams.alpha, streams.bias)
+            y, terms = part(ops.norm(ops.collapse(x, pre), norm))
+            x = ops.expand(x, drop(y), res, post)
+            found += terms
+        return x.mean(1) if self.last else x, delta, found
 
 
 # ## The configuration
@@ -259,6 +321,7 @@ class Config(gpt.Config):
         mixer: "attention", or "latent"; or with a state in three layers of four: "hybrid", or with a gate for each
             channel "kda".
         rank: how many numbers a latent has.
+        streams: that layers read and add to, up to 8.
         experts, top_k: how many experts there are, and through how many a token goes. Each is `hidden // top_k` wide.
         balance, z: what the two losses of a router are multiplied with, in each layer.
     """
@@ -267,6 +330,7 @@ class Config(gpt.Config):
     linear: str = "unquantized"
     mixer: str = "attention"
     rank: int = 16
+    streams: int = 1
     experts: int = 8
     top_k: int = 2
     balance: float = 0.01
@@ -277,6 +341,7 @@ class Config(gpt.Config):
         checks.choice("linear", self.linear, ("unquantized", *RECIPES))
         checks.choice("mixer", self.mixer, tuple(MIXERS))
         checks.whole_number("rank", self.rank, at_least=1, at_most=512)
+        checks.whole_number("streams", self.streams, at_least=1, at_most=8)
         checks.whole_number("top_k", self.top_k, at_least=1, at_most=self.experts)
         if self.hidden % self.top_k:
             raise ValueError(f"hidden must be a multiple of top_k, {self.top_k}, got {self.hidden}")
@@ -284,7 +349,8 @@ class Config(gpt.Config):
     def block(self, layer):
         mixer = MIXERS[self.mixer]
         mixer = gpt.Attention if mixer is Recurrence and layer % 4 == 3 else mixer
-        return Block(self, mixer(self), Experts(self) if self.feed_forward == "experts" else gpt.GatedUnit(self))
+        parts = mixer(self), Experts(self) if self.feed_forward == "experts" else gpt.GatedUnit(self)
+        return Block(self, *parts) if self.streams == 1 else StreamBlock(self, *parts, layer + 1 == self.layers)
 
 
 SMALL = Config()

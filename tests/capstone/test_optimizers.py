@@ -103,7 +103,7 @@ def test_the_first_losses_are_those_of_pytorch(name):
 
 def check_every_weight_once(module):
     """In each form, with each optimizer: no weight is forgotten, and none gets two steps."""
-    for form in (dict(), dict(feed_forward="experts"), dict(mixer="latent"), dict(mixer="kda")):
+    for form in (dict(), dict(feed_forward="experts"), dict(mixer="latent"), dict(mixer="kda"), dict(streams=2)):
         model = model_of(**form)
         for name in module.OPTIONS:
             several = module.optimizer_of(model, LR, name)
@@ -119,6 +119,7 @@ def check_which_are_matrices(module):
             dict(mixer="latent", layers=1),
             {"mixer.project", "mixer.up", "mixer.out", "feed_forward.gate_up", "feed_forward.down"},
         ),
+        (dict(streams=2), {"mixer.qkv", "mixer.out", "feed_forward.gate_up", "feed_forward.down"}),
         (dict(), {"mixer.qkv", "mixer.out", "feed_forward.gate_up", "feed_forward.down"}),
     ):
         model = model_of(**form)

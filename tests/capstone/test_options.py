@@ -335,6 +335,71 @@ def check_layer_of_latents(module):
         torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-11)
 
 
+# ---------------------------------------------------------------- streams
+
+
+@pytest.mark.nightly
+def test_losses_and_gradients_with_streams():
+    names = assert_right(dataclasses.replace(SMALL, streams=3))
+    assert {name.rsplit(".", 1)[1] for name in names if "streams" in name} == {"phi", "alpha", "bias"}
+
+
+def stream_by_stream(x, part, streams, norm):
+    """One part of a block with streams, written apart from the others: a token and a stream at a time."""
+    rows = []
+    for token in x:
+        n, flat = len(token), token.flatten()
+        mix = streams.phi @ flat / (flat.square().mean() + 1e-6).sqrt()
+        factors = torch.cat([streams.alpha[0].expand(n), streams.alpha[1].expand(n), streams.alpha[2].expand(n * n)])
+        z = factors * mix + streams.bias
+        matrix = z[2 * n :].view(n, n).exp()
+        for _ in range(20):
+            matrix = matrix / matrix.sum(0, keepdim=True)
+            matrix = matrix / matrix.sum(1, keepdim=True)
+        read = sum(z[i].sigmoid() * token[i] for i in range(n))
+        made = part(read / (read.square().mean() + gpt.EPS).sqrt() * norm)
+        rows.append(torch.stack([matrix[i] @ token + 2 * z[n + i].sigmoid() * made for i in range(n)]))
+    return torch.stack(rows)
+
+
+def check_block_with_streams(module):
+    """Values and all gradients of a block in float64, whose parts are matrices, which need no other token."""
+    config = module.Config(**vars(SMALL) | dict(streams=3, layers=2))
+    torch.manual_seed(4)
+    block = config.block(0).double()
+    for weight in block.streams.parameters():
+        weight.data.add_(torch.randn_like(weight) / 4)
+    for norm in block.norms:
+        norm.data.add_(torch.randn_like(norm) / 4)
+    first, second = (torch.randn(config.width, config.width, dtype=torch.float64) / 4 for _ in range(2))
+    del block.mixer, block.feed_forward  # functions take the places of modules
+    block.mixer, block.feed_forward = lambda y, *_: y @ first.T, lambda y, ops: ((y @ second.T).tanh(), ())
+    x = torch.randn(5, 3, config.width, dtype=torch.float64)
+    weights, upstream, found = [*block.norms, *block.streams.parameters()], torch.randn_like(x), []
+    mine, delta, _ = block(x, torch.zeros(5, config.width), module.PLAIN, 1, None, None, lambda y: y)
+    theirs = stream_by_stream(x, lambda y: first @ y, block.streams[0], block.norms[0])
+    theirs = stream_by_stream(theirs, lambda y: (second @ y).tanh(), block.streams[1], block.norms[1])
+    for result in (mine, theirs):
+        found.append([result, *torch.autograd.grad((result * upstream).sum(), weights)])
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+    assert not delta.any(), "nothing waits to be added"
+
+
+def check_streams_begin_as_one(module):
+    """Where the tokens don't count yet, four streams are the model with one; the last block makes one of them."""
+    config = module.Config(**vars(SMALL) | dict(streams=4, layers=2, p=0.0))
+    model = gpt.GPT(config, EXACT, torch.float64).to(device.DEVICE).double()
+    one = gpt.GPT(dataclasses.replace(config, streams=1), EXACT, torch.float64).to(device.DEVICE).double()
+    one.load_state_dict({name: value for name, value in model.state_dict().items() if "streams" not in name})
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if name.endswith("alpha"):
+                value.zero_()
+    tokens, labels = next(gpt.batches(config, 2))
+    torch.testing.assert_close(model(tokens, labels), one(tokens, labels), rtol=1e-9, atol=0)
+
+
 # ---------------------------------------------------------------- all
 
 
@@ -345,6 +410,7 @@ FORMS = {
     "latent": dict(mixer="latent"),
     "hybrid": dict(mixer="hybrid"),
     "kda": dict(mixer="kda"),
+    "streams": dict(streams=4),
 }
 
 
@@ -375,6 +441,7 @@ def test_without_options_it_is_the_gpt():
         (dict(linear="bf16"), "linear must be "),
         (dict(mixer="mamba"), "mixer must be "),
         (dict(rank=0), "rank must be "),
+        (dict(streams=9), "streams must be "),
         (dict(top_k=9), "top_k must be "),
         (dict(top_k=0), "top_k must be "),
         (dict(top_k=3), "hidden must be a multiple of top_k, 3, got 88"),
@@ -418,13 +485,23 @@ def test_many_cards_refuse_options(way):
             "recur(ops.unit(q), ops.unit(k), v, g.flip(-1),",
         ),
         (check_three_layers_of_four, "layer % 4 == 3", "layer % 3 == 2"),
+        (check_block_with_streams, "x = ops.expand(x, drop(y), res, post)", "x = ops.expand(x, drop(y), res.mT, post)"),
+        (check_block_with_streams, "pre, post, res = ops.coefficients(", "post, pre, res = ops.coefficients("),
+        (check_streams_begin_as_one, "-math.log(n - 1)", "math.log(n - 1)"),
         (check_layer_of_latents, "k, v = both.chunk(2, dim=3)", "v, k = both.chunk(2, dim=3)"),
         (check_layer_of_latents, "ops.norm(latents, self.norm)", "(latents * self.norm)"),
         (check_layer_of_latents, "q_pe, k_pe = ops.rotate(q_pe, k_pe, cos, sin)", "pass"),
     ],
     ids=["balance", "z", "no terms", "router in bf16", "wide experts", "no eight bits", "another recipe"]
     + ["long keys", "steps of writing", "gate and result", "another channel's gate", "two of three"]
-    + ["values for keys", "latents of any size", "no positions"],
+    + [
+        "the mixture turned",
+        "read as written",
+        "too much is read",
+        "values for keys",
+        "latents of any size",
+        "no positions",
+    ],
 )
 def test_what_would_make_the_comparison_meaningless(check, old, new):
     check(options)
