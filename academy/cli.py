@@ -187,7 +187,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     mutate.add_argument("files", nargs="*", type=Path, metavar="FILE", help="derivations or kernels (default: all)")
     mutate.add_argument("--only", choices=("equations", "kernels"), help="only this kind of mutant")
-    mutate.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample of 32 a file (slow)")
+    how_many = mutate.add_mutually_exclusive_group()
+    how_many.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample (slow)")
+    how_many.add_argument("--sample", type=int, default=32, metavar="N", help="so many of a kernel file (default: 32)")
     mutate.add_argument("--seen", action="store_true", help="say of kernels' mutants which comparison sees them")
     mutate.add_argument("--fine", action="store_true", help="with --seen: changes of the size of rounding")
     mutate.add_argument("--write", action="store_true", help="with --seen: keep the table, for pages")
@@ -282,15 +284,18 @@ def _mutate(arguments: argparse.Namespace) -> int:
     for name in ("write", "fine"):
         if getattr(arguments, name) and not arguments.seen:
             raise ValueError(f"--{name} belongs to --seen: name both")
+    if arguments.sample < 1:
+        raise ValueError(f"--sample must be at least 1, got {arguments.sample}")
     if arguments.seen and arguments.only == "equations":
         raise ValueError("--seen is about kernels: leave out --only equations")
+    count = None if arguments.all else arguments.sample
     if arguments.seen:
         os.environ.setdefault("TRITON_INTERPRET", "1")
         from academy.formulas.mutation import seen
 
         chosen = None if files is None else {project.shown(file) for file in files}
-        return seen.main(project, chosen, arguments.all, arguments.write, arguments.fine)
-    return engine.main(files, arguments.only, arguments.all)
+        return seen.main(project, chosen, count, arguments.write, arguments.fine)
+    return engine.main(files, arguments.only, count)
 
 
 def _existing(files: list[Path]) -> None:

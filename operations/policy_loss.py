@@ -68,12 +68,14 @@ DYADIC = {"varepsilon": 0.25, "eta": 0.125}
 
 
 def scattered(m):
-    """Tokens on both sides of both bounds, with advantages of both signs, and none near the reference."""
+    """Tokens on both sides of both bounds, some of them close, with advantages of both signs, and none near the
+    reference."""
     at = torch.arange(m)
+    moved = torch.tensor([-448, -295, -294, -64, 64, 120, 121, 448])[at * 3 % 8] / 1024  # e^−0.2876 is a bit below 3/4
     y = -1 - (at * 5 % 7) / 8.0
     d = 0.75 + (at * 3 % 5) / 4
     return DYADIC | {
-        "y": y, "o": y - (at * 3 % 8 - 3.5) / 8, "q": y + torch.where(at % 2 == 0, d, -d), "A": (at * 7 % 5 - 1.5) / 2,
+        "y": y, "o": y - moved, "q": y + torch.where(at % 2 == 0, d, -d), "A": (at * 7 % 5 - 1.5) / 2,
         "v": (at % 3 != 1).float(),
     }  # fmt: skip
 

@@ -233,6 +233,8 @@ RULES: dict[str, Callable[..., np.ndarray]] = {
     "expm1": lambda floats, x: _difference(_exp(floats + 1, x), ONE),
     "log": _log,
     "log2": _log2,
+    "log10": lambda floats, x: r.mul(r.log(x.residues), r.inverse(r.LN10)),
+    "exp10": lambda floats, x: _exp(floats, Numbers(x.floats, r.mul(x.residues, r.LN10))),
     "log1p": lambda floats, x: r.log(r.add(x.residues, ONE)),
     "sqrt": _sqrt,
     "rsqrt": _rsqrt,

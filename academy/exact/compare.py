@@ -106,6 +106,10 @@ def _with_the_signs_of(
     Modulo one prime a row's root may have the same sign on both sides, and another row's not. Then what is neither, may
     be a sum over such rows, and is no residue modulo that prime.
 
+    Where a root is written differently, as √(a²b) and a√b, its sign differs in about half of all rows and primes. If it
+    differs in all of them, a minus may be wrong, in a term too small for the floats. Then such elements aren't decided
+    at these inputs.
+
     Args:
         theirs, ours: results by name. other: our residues with the other roots.
     """
@@ -116,14 +120,17 @@ def _with_the_signs_of(
         """Modulo which primes an element is the same with these roots, and not with those."""
         return np.any([(some[name] & ~rather[name]).reshape(-1, r.COUNT).any(0) for name in ours], 0)
 
-    varying, out = somewhere(same, others_same) & somewhere(others_same, same), {}
+    varying = somewhere(same, others_same) & somewhere(others_same, same)
+    by_chance = somewhere(same, others_same).any()
+    out = {}
     for name, (floats, residues) in ours.items():
         with np.errstate(all="ignore"):
             away, size = np.abs(floats - theirs[name].floats), np.abs(theirs[name].floats)
             near = away <= (size + np.sqrt(np.mean(size * size))) / 32
         known = same[name] | r.marked(residues)
         made = np.where(varying & ~known & ~others_same[name], r.NAR, residues)
-        out[name] = np.where(others_same[name] & ~known & near[..., None], other[name], made)
+        with_others = other[name] if by_chance else r.NAR
+        out[name] = np.where(others_same[name] & ~known & near[..., None], with_others, made)
     return out
 
 

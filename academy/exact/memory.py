@@ -76,6 +76,14 @@ class Memory:
             return None
         return self.region(self.bases[place], itemsize)
 
+    def computed(self, address: int) -> list[Region]:
+        """The storage at an address as floats of each size of which some have been computed. (A float8 is its bits.)"""
+        place = bisect.bisect_right(self.bases, address) - 1
+        if place < 0 or address >= self.bases[place] + self.storages[self.bases[place]].nbytes():
+            return []
+        found = (self.regions.get((self.bases[place], size)) for size in (2, 4, 8))
+        return [region for region in found if region is not None and region.known.any()]
+
     # ---------------------------------------------------------------- reading and writing
     def read(self, region: Region, places: np.ndarray | slice, decode: Decode) -> np.ndarray:
         """Residues of some elements: shape of `places`, and the primes. Of a slice they may be the region's own, which

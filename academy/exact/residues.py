@@ -30,9 +30,10 @@ random points: equal); F. Q. Gouvêa, "p-adic Numbers", chapter 4 (exp and log, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -378,6 +379,7 @@ _ONE = whole(np.array(1))
 _LOG2 = log(whole(np.array(2)))
 LN2 = _LOG2 & NUMBER
 LOG2E = inverse(LN2)
+LN10 = log(whole(np.array(10))) & NUMBER
 #: π is any square. So √(2/π) is a residue where √2 is. (Elsewhere √4 isn't 2, and √(2/π) wouldn't be 2 / √(2π).)
 PI = np.array([next(n for n in range(1234567, 2**31) if n % p in s) for p, s in zip(PRIMES, _SQUARES)], U)
 
@@ -385,15 +387,20 @@ PI = np.array([next(n for n in range(1234567, 2**31) if n % p in s) for p, s in 
 @functools.cache
 def _symbols() -> dict[bytes, np.ndarray]:
     """float32 bits -> residue, for short fractions times the constants that kernels are written with."""
-    two = whole(np.array(2))
+    two, cubic = whole(np.array(2)), mul(whole(np.array(44715)), inverse(whole(np.array(10**6))))
     known = {
         1.0: whole(np.array(1)),
         math.log2(math.e): LOG2E,
         math.log(2): LN2,
+        math.log(10): LN10,
+        math.log10(math.e): inverse(LN10),
+        math.log2(10): mul(LN10, LOG2E),
         math.pi: PI,
         math.sqrt(2 / math.pi): root(mul(two, inverse(PI))),
+        0.044715 * math.sqrt(2 / math.pi): mul(cubic, root(mul(two, inverse(PI)))),  # GELU's, multiplied in
         1 / math.sqrt(2 * math.pi): inverse_root(mul(two, PI)),
         math.sqrt(0.5): inverse_root(two),
+        math.sqrt(0.5) * math.log2(math.e): mul(inverse_root(two), LOG2E),
         2 / math.sqrt(math.pi): mul(two, inverse_root(PI)),
     }
     odd, exponents = range(1, 16, 2), np.arange(-12, 7)
@@ -410,14 +417,53 @@ def _symbols() -> dict[bytes, np.ndarray]:
 
 
 _TEN = _table(130, lambda e, p, k: pow(10, e - 60, p**k))
+_READ_AS_ROOTS: list[bool] = []
+#: Of whole numbers up to here, as the widths of heads and layers are.
+_WIDEST = 2**14
+
+
+@contextlib.contextmanager
+def literals_of_roots(computed: bool) -> Iterator[None]:
+    """While this lasts, a literal that is near the root of a whole number n is read as one, and so is its inverse, its
+    own root, and each of these times log₂e, as in `scale * LOG2E`. (Else it is the float, of which each prime decides.)
+
+    Args:
+        computed: it is the root that `tl.sqrt` makes of n, where n has one. If not, it is any number: what is written
+            in two ways is the same, and half of all primes needn't be done without.
+    """
+    _READ_AS_ROOTS.append(computed)
+    try:
+        yield
+    finally:
+        _READ_AS_ROOTS.pop()
+
+
+def _root_of_whole(single: np.float32) -> np.ndarray | None:
+    """None: it is no such literal."""
+    value = abs(float(single))
+    for unit, factor in ((1.0, _ONE), (math.log2(math.e), LOG2E)):
+        for power in (2, -2, 4, -4):
+            n = round(wide) if 1.5 < (wide := (value / unit) ** power) < _WIDEST else 0
+            if n == 0 or np.float32(unit * n ** (1 / power)) != value:
+                continue
+            if _READ_AS_ROOTS[-1]:
+                fourth, second = root(root(whole(np.array(n)))), root(whole(np.array(n)))
+            else:
+                fourth = embed(np.array(n**0.25, np.float32))
+                fourth = np.where(fourth % P == 0, fourth + U(1), fourth)
+                second = mul(fourth, fourth)
+            found = second if abs(power) == 2 else fourth
+            found = mul(factor, inverse(found) if power < 0 else found)
+            return minus(found) if single < 0 else found
+    return None
 
 
 def literal(value: float) -> np.ndarray:
     """The residue of a number that is written in code, or handed to a kernel, from the float32 that the kernel holds.
 
-    It stands for the first of these that rounds to it: a short fraction, also of log₂e, ln 2, π, √(2/π), 1/√(2π),
-    2/√π or 1/√2; 1/n; a binary fraction of up to 12 digits; a decimal one of up to 6, so that 0.134145 is three times
-    0.044715. Else it is exactly that float32.
+    It stands for the first of these that rounds to it: a short fraction, also of log₂e, ln 2, ln 10, π, √(2/π),
+    1/√(2π), 2/√π or 1/√2; 1/n; a binary fraction of up to 12 digits; a decimal one of up to 6, so that 0.134145 is
+    three times 0.044715. Else it is exactly that float32. (See `literals_of_roots` as well.)
     """
     with np.errstate(all="ignore"):
         single = np.float32(value)
@@ -432,6 +478,9 @@ def literal(value: float) -> np.ndarray:
     if single != 0 and not (math.frexp(single)[0] * 2**12).is_integer():
         digits, _, exponent = np.format_float_scientific(single, trim="-").partition("e")
         digits, _, behind = digits.partition(".")
-        if len(digits.lstrip("-") + behind) <= 6:
+        count = len(digits.lstrip("-") + behind)
+        if count > 5 and _READ_AS_ROOTS and (found := _root_of_whole(single)) is not None:
+            return found
+        if count <= 6:
             return mul(whole(np.array(int(digits + behind))), _TEN[int(exponent) - len(behind) + 60])
     return embed(np.array(single))

@@ -13,8 +13,8 @@ Most operations are one of four kinds:
 - what is *new* (`zeros`, `arange`, random numbers) is data, exactly the float that it is.
 
 What is none of these is taken apart by PyTorch's own table of decompositions. What that has not either is no residue
-(NAR), and counted in `lost` by its name. So is a number that leaves for Python, as `.item()`: that one comes back as a
-float without its residue.
+(NAR), and counted in `lost` by its name. So is a number with a fraction that leaves for Python, by `.item()`,
+`.tolist()` or `.numpy()`: what comes back is a float without its residue.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,6 +35,7 @@ from academy.exact import array
 from academy.exact import residues as r
 from academy.exact.array import Numbers
 from academy.exact.memory import Memory
+from academy.exact.triton import replaced
 
 _MOVES = frozenset(
     """clone copy contiguous _to_copy cat stack index index_select gather take scatter index_put index_copy masked_fill
@@ -52,7 +54,7 @@ _ELEMENTWISE = dict(
     )
 )
 _ELEMENTWISE |= {
-    name: name for name in "erf sin cos erfinv floor ceil trunc round sign fmod remainder copysign".split()
+    name: name for name in "log10 erf sin cos erfinv floor ceil trunc round sign fmod remainder copysign".split()
 }
 _ELEMENTWISE |= {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "sgn": "sign", "pow": "pow"}
 _ELEMENTWISE |= {"mul": "mul", "div": "div", "true_divide": "div"}
@@ -95,7 +97,11 @@ class Carrier(TorchDispatchMode):
         if not _floats((args, kwargs)):
             out = func(*args, **kwargs)
             for tensor in _floats(out if not writes else writes):
-                self.memory.put(tensor, self._new(name, tensor, args, kwargs))
+                if name in _ELEMENTWISE:  # integers over integers
+                    (residues,) = self._elementwise(func, name, [tensor], *_mapped(self._numbers, (args, kwargs)))
+                    self.memory.put(tensor, r.marks(_floats_of(tensor), _spread(residues, (*tensor.shape, r.COUNT))))
+                else:
+                    self.memory.put(tensor, self._new(name, tensor, args, kwargs))
             return out
         rule = self._rule(name, func)
         if rule is None:
@@ -365,12 +371,10 @@ class Carrier(TorchDispatchMode):
         return out
 
     def _leaves(self, func: Any, args: tuple) -> Any:
-        """A number leaves for Python."""
+        """A number leaves for Python, where nobody sees what becomes of it."""
         out = func(*args)
-        if type(out) is float and not args[0].dtype.is_complex:
-            residues = self.memory.of(args[0]).reshape(-1)
-            if not (residues == r.embed(np.array(out))).all() and not (residues == r.literal(out)).all():
-                self.lost["item"] += 1
+        if type(out) is float and not out.is_integer():
+            self.lost["item"] += 1
         return out
 
 
@@ -460,5 +464,20 @@ def _floats_of(tensor: torch.Tensor) -> np.ndarray:
 @contextlib.contextmanager
 def carrying(memory: Memory) -> Iterator[Carrier]:
     """While this lasts, PyTorch's operations carry residues."""
-    with Carrier(memory) as carrier:
+    carrier = Carrier(memory)
+
+    def leaving(name: str) -> Callable:
+        own = getattr(torch.Tensor, name)
+
+        @functools.wraps(own)
+        def method(self, *args, **kwargs):
+            if self.is_floating_point() and not sys._getframe(1).f_globals.get("__name__", "").startswith("academy."):
+                carrier.lost[name] += 1
+            return own(self, *args, **kwargs)
+
+        return method
+
+    with carrier, contextlib.ExitStack() as stack:
+        for name in ("tolist", "numpy"):
+            stack.enter_context(replaced(torch.Tensor, name, leaving(name)))
         yield carrier

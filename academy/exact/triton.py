@@ -140,6 +140,21 @@ class Following:
             found[lanes] = self.memory.read(region, elements, lambda bits: decode(bits.view(kind), dtype))
         self.give(out, r.marks(decode(out.data, dtype), found.reshape(*out.data.shape, r.COUNT)))
 
+    def load_bits(self, pointers: Any, mask: np.ndarray, out: Any) -> None:
+        """Integers are loaded, where floats may lie that were computed."""
+        on = np.atleast_1d(mask).reshape(-1)
+        addresses = np.atleast_1d(pointers.data).reshape(-1)[on].astype(np.int64)
+        bits = np.ascontiguousarray(out.data).view(f"u{out.data.itemsize}").reshape(-1)[on]
+        for region in self.memory.computed(int(addresses[0])) if len(addresses) else ():
+            inside = (addresses >= region.base) & (addresses < region.base + len(region) * region.itemsize)
+            elements = (addresses[inside] - region.base) // region.itemsize
+            if not (known := region.known[elements]).any():
+                continue
+            if region.itemsize != bits.itemsize or region.itemsize == 2:  # the latter are made wider by a shift
+                self.lost["a load of floats as integers"] += 1
+            if region.itemsize == bits.itemsize:
+                self.remember(bits[inside][known], region.residues[elements[known]])
+
     def store(self, pointers: Any, value: Any, mask: np.ndarray) -> None:
         residues = np.broadcast_to(self.of(value, "store"), (*np.shape(pointers.data), r.COUNT)).reshape(-1, r.COUNT)
         for region, lanes, elements in self.places(pointers, mask):
@@ -156,19 +171,26 @@ class Following:
         sign = bits.dtype.type(1 << 8 * width - 1)
         size = array.choose(bits >= sign, r.minus(residues), residues)
         for keys, elements in ((bits, residues), (bits & ~sign, size)):  # magnitudes are compared as integers
-            for key, element in zip(keys.reshape(-1).tolist(), elements.reshape(-1, r.COUNT).tolist()):
-                known = self.bits.setdefault((width, key), tuple(element))
-                if known != tuple(element):
-                    self.bits[width, key] = (int(r.NAR),) * r.COUNT
+            self.remember(keys, elements)
+
+    def remember(self, bits: np.ndarray, residues: np.ndarray) -> None:
+        """What some floats are, by their bits."""
+        for key, element in zip(bits.reshape(-1).tolist(), residues.reshape(-1, r.COUNT).tolist()):
+            known = self.bits.setdefault((bits.itemsize, key), tuple(element))
+            if known != tuple(element):
+                self.bits[bits.itemsize, key] = (int(r.NAR),) * r.COUNT
 
     def from_bits(self, out: Any) -> np.ndarray:
         width = out.data.itemsize
         bits = np.ascontiguousarray(out.data).view(f"u{width}").reshape(-1).tolist()
-        own = r.embed(decode(out.data, out.dtype)).reshape(-1, r.COUNT)
+        floats = decode(out.data, out.dtype)
+        own, sign = r.embed(floats).reshape(-1, r.COUNT), 1 << 8 * width - 1
         for place, key in enumerate(bits):
             if (known := self.bits.get((width, key))) is not None:
                 own[place] = known
-        return own.reshape(*out.data.shape, r.COUNT)
+            elif (known := self.bits.get((width, key ^ sign))) is not None:  # its sign was changed as a bit
+                own[place] = r.minus(np.array(known, r.U))
+        return r.marks(floats, own.reshape(*out.data.shape, r.COUNT))
 
 
 def _lanes(mask: Any) -> np.ndarray:
@@ -283,8 +305,11 @@ def _wrappers(follow: Following) -> dict[str, Callable]:
     # ---------------------------------------------------------------- memory
     @wraps("create_masked_load")
     def _(out, pointers, mask, other, *_, **__):
+        lanes = np.broadcast_to(_lanes(mask), np.shape(pointers.data))
         if _is_float(out.dtype):
-            follow.load(pointers, np.broadcast_to(_lanes(mask), np.shape(pointers.data)), other, out)
+            follow.load(pointers, lanes, other, out)
+        else:
+            follow.load_bits(pointers, lanes, out)
 
     @wraps("create_masked_store")
     def _(out, pointers, value, mask, *_, **__):

@@ -18,18 +18,20 @@ def read(kind: str, root: Path) -> dict[str, Any]:
 
 
 def counted(kind: str, root: Path) -> dict[str, int]:
-    """Over all files: `changed` the result, of which `floats` and `exact` see so many, and `alone` only the second."""
+    """Over all files: `all` changes, those that `changed` the result, of which `floats` and `exact` see so many, and
+    `alone` only the second."""
     counts = Counter[str]()
     for each in read(kind, root).values():
         counts.update(each["counts"])
     both, floats, alone = counts["both"], counts["floats alone"], counts["exact alone"]
-    return {"changed": both + floats + alone, "floats": both + floats, "exact": both + alone, "alone": alone} | counts
+    sums = {"all": sum(counts.values()), "changed": both + floats + alone}
+    return sums | {"floats": both + floats, "exact": both + alone, "alone": alone} | counts
 
 
 def said(kind: str, root: Path) -> str:
-    """`Of 300 changes in 14 kernel files, …`"""
+    """`of 400 changes of 14 kernel files, 300 give another result; …`"""
     files, n = read(kind, root), counted(kind, root)
     return (
-        f"of {n['changed']} changes in {len(files)} kernel files, twice PyTorch's error sees {n['floats']}, the exact "
-        f"comparison {n['exact']}"
+        f"of {n['all']} changes of {len(files)} kernel files, {n['changed']} give another result; twice PyTorch's "
+        f"error sees {n['floats']} of these, the exact comparison {n['exact']}"
     )

@@ -119,6 +119,12 @@ LITERALS = {
     "1/37": (1 / 37, r.inverse(r.whole(np.array(37)))),
     "8/3": (8 / 3, r.mul(r.whole(np.array(8)), r.inverse(r.whole(np.array(3))))),
     "0.134145": (0.134145, r.mul(r.literal(0.044715), r.whole(np.array(3)))),
+    "3/2 · 0.044715 √(2/π)": (
+        1.5 * 0.044715 * math.sqrt(2 / math.pi),
+        r.mul(r.literal(0.0670725), r.literal(math.sqrt(2 / math.pi))),
+    ),
+    "log₁₀ e": (math.log10(math.e), r.inverse(r.LN10)),
+    "log₂ 10⁴": (math.log2(10_000), r.mul(r.whole(np.array(4)), r.mul(r.LN10, r.LOG2E))),
     "2^64": (2.0**64, r.embed(np.array(2.0**64))),
     "a magic number": (12582912.0, r.embed(np.array(12582912.0))),
     "no short one": (0.12345678, r.embed(np.float32(0.12345678))),
@@ -131,7 +137,26 @@ def test_a_literal_stands_for(name):
     assert (r.literal(value) == residue).all()
 
 
-@pytest.mark.parametrize("value", [math.log2(math.e), 1 / 37, 0.134145, math.sqrt(2 / math.pi)])
+@pytest.mark.parametrize("n", [3, 40, 80, 96, 192, 2880, 5120])
+def test_literals_of_the_root_of_a_width_fit_together(n):
+    """A scale is written as `n ** -0.5` and as `1 / math.sqrt(n)`, times log₂e, and PyTorch takes its root."""
+    plain = r.literal(math.sqrt(n))
+    with r.literals_of_roots(computed=False):
+        root, scale = r.literal(math.sqrt(n)), r.literal(n**-0.5)
+        assert (
+            (root == r.inverse(scale)).all() and (root % r.P != 0).all() and (root != r.literal(math.sqrt(n + 1))).all()
+        )
+        assert (r.literal(n**-0.5 * math.log2(math.e)) == r.mul(scale, r.LOG2E)).all()
+        assert (r.mul(r.literal(n**-0.25), r.literal(n**-0.25)) == scale).all()
+        assert (r.literal(-math.sqrt(n)) == r.minus(root)).all()
+        assert (r.literal(0.134145) == r.mul(r.literal(0.044715), r.whole(np.array(3)))).all()
+    with r.literals_of_roots(computed=True):
+        assert (r.literal(math.sqrt(n)) == r.root(r.whole(np.array(n)))).all()
+        assert (r.literal(n**-0.5) == r.inverse_root(r.whole(np.array(n)))).all()
+    assert (r.literal(math.sqrt(n)) == plain).all()
+
+
+@pytest.mark.parametrize("value", [math.log2(math.e), 1 / 37, 80**-0.5, 0.134145, math.sqrt(2 / math.pi)])
 def test_the_next_float_is_another_literal(value):
     assert (r.literal(np.nextafter(np.float32(value), np.float32(9))) != r.literal(value)).any()
 

@@ -46,13 +46,25 @@ def test_reductions_keep_their_residues():
     assert_same(lambda x, w: row(reductions, x, w), formula, (3, 37), (37,))
 
 
-def test_a_number_that_goes_through_python_is_counted():
-    made, lost = same(lambda x: x * x.sum().item(), lambda x: x * x.sum(), (16,))
-    assert lost["item"] == 1 and made.same is None
+#: What Python makes of a number, and the same in PyTorch.
+THROUGH_PYTHON = {
+    "item": (lambda x: x * x.sum().item(), lambda x: x * x.sum()),
+    "item of data": (lambda x: x / (x.abs().max().item() / 127), lambda x: x / (x.abs().max() / 127)),
+    "tolist": (lambda x: x / (max(x.abs().tolist()) / 127), lambda x: x / (x.abs().max() / 127)),
+    "numpy": (lambda x: x * float((x * x).numpy().sum()), lambda x: x * (x * x).sum()),
+}
 
 
-def test_an_item_that_is_data_is_nothing_lost():
-    assert_same(lambda x: x * x[0].item(), lambda x: x * x[0], (16,))
+@pytest.mark.parametrize("way", THROUGH_PYTHON)
+def test_a_number_that_goes_through_python_is_counted(way):
+    made, lost = same(*THROUGH_PYTHON[way], (16,))
+    assert lost[way.split()[0]] == 1 and made.same is None
+
+
+def test_an_item_that_nobody_changes_is_what_it_was():
+    made, _ = same(lambda x: x * x[0].item(), lambda x: x * x[0], (16,))
+    assert made.same is True
+    assert_same(lambda x: x * torch.tensor(3.0).item(), lambda x: 3 * x, (16,))
 
 
 @triton.jit
@@ -227,7 +239,33 @@ def sorted_rows(x, w, mask, N):
     return tl.sort(x * x)
 
 
+@triton.jit
+def with_its_sign_bit_changed(x, w):
+    return ((x * w).to(tl.int32, bitcast=True) ^ -2147483648).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def words_kernel(x_ptr, y_ptr, N: tl.constexpr):
+    words = tl.load(x_ptr + tl.arange(0, N))
+    if x_ptr.dtype.element_ty == tl.int16:
+        words = words.to(tl.int32) << 16
+    tl.store(y_ptr + tl.arange(0, N), words.to(tl.float32, bitcast=True))
+
+
+def as_words(x, dtype):
+    y = torch.empty(16)
+    words_kernel[(1,)](x.view(dtype), y, 16)
+    return y
+
+
+def test_floats_that_were_computed_and_are_loaded_as_integers():
+    assert_same(lambda x: as_words(each(product, x, x), torch.int32), lambda x: x * x, (16,))
+    made, lost = same(lambda x: as_words((x * x).bfloat16(), torch.int16), lambda x: x * x, (16,))
+    assert made.same is None and lost["a load of floats as integers"] == 1
+
+
 def test_bits_that_come_back_as_they_were():
+    assert_same(lambda x, w: each(with_its_sign_bit_changed, x, w), lambda x, w: -x * w, (16,), (16,))
     assert_same(lambda x, w: each(through_bits, x, w), lambda x, w: x * w, (16,), (16,))
     assert_same(lambda x, w: each(magnitude_through_bits, x, w), lambda x, w: (x * w).abs(), (16,), (16,))
     assert_same(lambda x: row(sorted_rows, x, x[0]), lambda x: (x * x).sort(1).values, (3, 16))
@@ -388,6 +426,10 @@ def draws_kernel(random_ptr, words_ptr):
 
 
 # ---------------------------------------------------------------- 13: 1 / N in the kernel and on the host
+def test_pytorch_divides_whole_numbers_exactly():
+    assert_same(lambda x: x * (torch.arange(16) * 2 / 37), lambda x: x * torch.arange(16).double() * 2 / 37, (16,))
+
+
 @triton.jit
 def by_inverse(x, w, mask, N):
     return tl.sum(x, 0) * (1.0 / N) + tl.sum(w, 0) / N

@@ -230,7 +230,7 @@ def test_it_is_said_which_comparison_sees_a_mutant(new, kind):
 @pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
 def test_the_table_counts_each_mutant_once_and_keeps_date_and_commit(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(tables.FILES, "coarse", str(tmp_path / "seen.json"))
-    assert seen.main(PROJECT, {VECTOR_ADD.path}, every=False, write=True) == 0
+    assert seen.main(PROJECT, {VECTOR_ADD.path}, count=32, write=True) == 0
     kept = tables.read("coarse", PROJECT.root)[VECTOR_ADD.path.as_posix()]
     assert sum(kept["counts"].values()) == len(VECTOR_ADD.mutants()) and kept["counts"]["both"] > 5
     for kind in ("floats alone", "exact alone", "neither"):
@@ -276,7 +276,7 @@ def test_fine_changes_are_of_floats_and_of_the_size_of_rounding():
 @pytest.mark.skipif(not device.INTERPRET, reason="runs in Triton's interpreter")
 def test_of_fine_changes_only_the_exact_comparison_sees_some(monkeypatch, tmp_path):
     monkeypatch.setitem(tables.FILES, "fine", str(tmp_path / "fine.json"))
-    assert seen.main(PROJECT, {VECTOR_ADD.path}, every=False, write=True, fine=True) == 0
+    assert seen.main(PROJECT, {VECTOR_ADD.path}, count=32, write=True, fine=True) == 0
     counts = tables.read("fine", PROJECT.root)[VECTOR_ADD.path.as_posix()]["counts"]
     assert counts["exact alone"] >= 2 and counts["both"] and not counts["neither"], counts
 
@@ -285,9 +285,10 @@ def test_of_fine_changes_only_the_exact_comparison_sees_some(monkeypatch, tmp_pa
 def test_what_is_kept_is_of_kernels_that_exist(kind):
     kept, sums = tables.read(kind, PROJECT.root), tables.counted(kind, PROJECT.root)
     assert sums["changed"] == sums["both"] + sums["floats alone"] + sums["exact alone"] >= sums["exact"]
+    assert sums["all"] == sums["changed"] + sums["neither"] + sums["stopped"]
     assert tables.said(kind, PROJECT.root) == (
-        f"of {sums['changed']} changes in {len(kept)} kernel files, twice PyTorch's error sees {sums['floats']}, the "
-        f"exact comparison {sums['exact']}"
+        f"of {sums['all']} changes of {len(kept)} kernel files, {sums['changed']} give another result; twice PyTorch's "
+        f"error sees {sums['floats']} of these, the exact comparison {sums['exact']}"
     )
     assert kept and set(kept) <= {judge.path.as_posix() for judge in JUDGES}
     assert all(set(each["counts"]) == set(seen.KINDS) for each in kept.values())

@@ -162,6 +162,49 @@ def test_a_kernel_that_scales_its_rows_before_a_root_is_right(tmp_path, size):
     assert outcome.state == "wrong", outcome.message
 
 
+SCORES = """
+import math
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, N, scale, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * N + offs, mask=offs < N, other=-float("inf")) * SCALE
+    e = tl.exp2(x - tl.max(x, 0))
+    tl.store(y_ptr + tl.program_id(0) * N + offs, e / tl.sum(e, 0), mask=offs < N)
+
+
+def weights(x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    kernel[(len(x),)](x, y, x.shape[1], 80 ** -0.5 * math.log2(math.e), 80, triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+def weights_reference(x):
+    return (x REFERENCE).softmax(-1)
+
+
+INPUTS = {"weights": {"x": "rows cols"}}
+"""
+
+
+@pytest.mark.parametrize("reference", ["/ math.sqrt(80)", "* 80 ** -0.5", "* 80 ** -0.25 * 80 ** -0.25"])
+@pytest.mark.parametrize("scale", ["scale", "tl.rsqrt(1.0 * WIDTH) * 1.4426950408889634"])
+def test_a_scale_may_be_written_as_one_likes(tmp_path, reference, scale):
+    """1 / √80 has no residue modulo three of the primes; PyTorch's attention multiplies both factors with its root."""
+    path = tmp_path / "mine.py"
+    path.write_text(SCORES.replace("REFERENCE", reference).replace("SCALE", scale))
+    outcome = trial_of(path, "weights")
+    assert outcome.state == "right", outcome.message
+    path.write_text(SCORES.replace("REFERENCE", reference.replace("80", "80.0001", 1)).replace("SCALE", scale))
+    (tmp_path / "wrong").mkdir()
+    assert trial_of(path.rename(tmp_path / "wrong/mine.py"), "weights").state == "wrong"
+
+
 def test_an_approximation_is_named(tmp_path):
     assert trial_of(written(tmp_path), "by_newton").state == "wrong"
     (tmp_path / "named").mkdir()

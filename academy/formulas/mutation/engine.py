@@ -34,8 +34,6 @@ from academy.judge import kernel_mutants, process
 from academy.judge.mutants import Mutant, import_source, sample
 
 LIST = "backprop_math/equivalent_mutants.toml"
-#: Mutants of one kernel file that are run by default: a fixed sample, spread over functions and kinds of change.
-SAMPLE = 32
 #: Seconds of processor time after which a process hangs, which counts as caught. (A busy machine is no hang.)
 PATIENCE = 60
 UNCHANGED = Mutant("", "", "", start=0)
@@ -221,11 +219,12 @@ def kernel_judge(project: Project, path: Path, comparisons: list[Comparison]) ->
     return Kernels(project.shown(path), path.read_text("utf-8"), comparisons)
 
 
-def main(files: list[Path] | None = None, only: str | None = None, every: bool = False) -> int:
+def main(files: list[Path] | None = None, only: str | None = None, count: int | None = None) -> int:
     """Exit status 1 when a mutant survives that is not on the list, or the list is wrong.
 
     Args:
-        every: all mutants of each kernel in place of a sample (equations: always all).
+        count: of mutants of each kernel file, a fixed sample of all functions and kinds; None for all (equations:
+            always all).
     """
     os.environ.setdefault("TRITON_INTERPRET", "1")
     from academy.runtime import device
@@ -241,7 +240,7 @@ def main(files: list[Path] | None = None, only: str | None = None, every: bool =
     ]
     for judge in judges(project, only):
         if chosen is None or judge.path in chosen:
-            result, found = score(project, judge, SAMPLE if isinstance(judge, Kernels) and not every else None)
+            result, found = score(project, judge, count if isinstance(judge, Kernels) else None)
             print(result, flush=True)
             problems += found
     status = report(problems)

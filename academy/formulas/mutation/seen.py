@@ -1,8 +1,9 @@
 """`academy mutate --seen`: which comparison notices a mutant of a kernel.
 
-In floats (at most twice PyTorch's error), without rounding, both, or neither. One that only the first sees is the same
-function, less accurate or wrong in its memory, or one that can't be decided. One that only the second sees changes the
-function by less than rounding does. What neither sees is on the reviewed list, or a check is missing.
+In floats (at most twice PyTorch's error), without rounding, both, or neither: as `academy check` has it, which also
+reports what can no longer be decided. One that only the first sees is the same function, less accurate or wrong in its
+memory. One that only the second sees changes the function by less than rounding does. What neither sees is on the
+reviewed list, or a check is missing.
 
 With `--fine` the changes are of the size of rounding. What neither sees of these is the same function (a maximum that
 is subtracted and cancels), or lies where residues follow the floats.
@@ -21,7 +22,7 @@ from typing import Any
 
 from academy.command import trouble
 from academy.formulas.comparing import exactly
-from academy.formulas.mutation.engine import SAMPLE, Kernels, judges, possible, with_progress
+from academy.formulas.mutation.engine import UNCHANGED, Kernels, judges, possible, with_progress
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants
 from academy.judge.mutants import Mutant, import_source, sample
@@ -47,14 +48,14 @@ class Seen(Kernels):
         floats = super().verdict(mutant, walls)
         if floats.startswith("error"):
             return "stopped"
-        seen = floats == "value", self.refused(mutant)
+        seen = floats == "value", self.reported(mutant)
         return {(True, True): "both", (True, False): "floats alone", (False, True): "exact alone"}.get(seen, "neither")
 
-    def refused(self, mutant: Mutant) -> bool:
-        """Whether it is another function than the formula, in any case."""
+    def reported(self, mutant: Mutant) -> bool:
+        """Whether it is another function than the formula, in any case, or can no longer be told."""
         try:
             module = import_source(mutant.apply(self.text), "mutant")
-            return any(exactly.run(each, module, self.known).kind == "refused" for each in self.comparisons)
+            return any(exactly.run(each, module, self.known).problems() for each in self.comparisons)
         except Exception as error:
             trouble.let_through(error)
             return False
@@ -68,6 +69,9 @@ def looked_at(
     for judge in judges(project, only="kernels"):
         if isinstance(judge, Kernels) and (files is None or judge.path in files):
             seen = Seen(judge.path, judge.text, judge.comparisons, fine=fine)
+            # In this process, of which the others are copies: so they know what PyTorch and the formulas give.
+            if (before := seen.verdict(UNCHANGED, walls=False)) != "neither":
+                raise ValueError(f"{judge.path}: before any change it is seen already, by {before}")
             mutants = possible(project, seen)
             mutants = mutants if count is None else sample(mutants, count)
             made = [(each, what if what in KINDS else "stopped") for each, what in with_progress(seen, mutants)]
@@ -84,11 +88,12 @@ def table(found: dict[str, Any]) -> list[str]:
     return head + [f"| {file} | {' | '.join(map(str, counts))} |" for file, counts in rows]
 
 
-def main(project: Project, files: set[Path] | None, every: bool, write: bool, fine: bool = False) -> int:
-    """Print a line for each mutant that not both see, and the table. write: keep it for pages, with date and commit."""
+def main(project: Project, files: set[Path] | None, count: int | None, write: bool, fine: bool = False) -> int:
+    """Print a line for each mutant that not both see, and the table. count: of mutants of a file, None for all. write:
+    keep it for pages, with date and commit."""
     kind = "fine" if fine else "coarse"
     found: dict[str, Any] = {}
-    for path, each in looked_at(project, files, None if every else SAMPLE, fine):
+    for path, each in looked_at(project, files, count, fine):
         found[path.as_posix()] = each
         for seen_by in KINDS[1:4]:
             print(
