@@ -69,10 +69,11 @@ def looked_at(
     for judge in judges(project, only="kernels"):
         if isinstance(judge, Kernels) and (files is None or judge.path in files):
             seen = Seen(judge.path, judge.text, judge.comparisons, fine=fine)
+            if not (mutants := possible(project, seen)):
+                continue
             # In this process, of which the others are copies: so they know what PyTorch and the formulas give.
             if (before := seen.verdict(UNCHANGED, walls=False)) != "neither":
                 raise ValueError(f"{judge.path}: before any change it is seen already, by {before}")
-            mutants = possible(project, seen)
             mutants = mutants if count is None else sample(mutants, count)
             made = [(each, what if what in KINDS else "stopped") for each, what in with_progress(seen, mutants)]
             names = {kind: [each.name for each, what in made if what == kind] for kind in KINDS[1:4]}
