@@ -12,6 +12,7 @@ import torch
 from academy.formulas import cases, verify
 from academy.formulas.comparing import both_sides, decided, exactly
 from academy.formulas.reading.page import Page
+from academy.judge.mutants import import_source
 from tests.formulas.project import CASES, PAGES, PROJECT
 
 pytestmark = pytest.mark.interpreted
@@ -172,6 +173,12 @@ def test_a_term_too_small_for_floats_is_noticed():
     assert exactly.run(comparison, module, {}).kind == "exact"
     (problem,) = exactly.run(comparison, changed(module, softmax=softmax), {}).problems()
     assert "compared without rounding: result 0: another function: element (0, 0) differs" in str(problem)
+
+
+def test_a_copy_of_a_kernel_has_the_same_atoms():
+    comparison = case("classics.geglu: geglu")
+    text = PROJECT.module_path(comparison.module).read_text("utf-8")
+    assert exactly.run(comparison, import_source(text, "copy"), {}).kind == "up to atoms"
 
 
 def test_what_is_not_decided_is_said_with_the_operation_that_has_no_rule():

@@ -87,7 +87,10 @@ class _Exactly(_Run):
         self.case = cases.load(comparison.path)[comparison.case]
         said = cases.without_rounding(comparison.path)
         sizes = {**comparison.sizes, **said["sizes"].get("", {}), **said["sizes"].get(comparison.case, {})}
-        self.sizes, self.atoms = sizes, said["atoms"]
+        self.sizes, self.atoms, own = sizes, dict(said["atoms"]), f"{comparison.module}."
+        if not f".{module.__name__}".endswith(f".{comparison.module}"):  # a copy has helpers of its own
+            copied = {atom: rule for atom, rule in self.atoms.items() if atom.startswith(own)}
+            self.atoms |= {f"{module.__name__}.{atom.removeprefix(own)}": rule for atom, rule in copied.items()}
         self.kept: dict[str, Any] = {}
         self.again: np.ndarray | None = None  # rows that are drawn anew
         self.used: set[str] = set()  # atoms
