@@ -55,6 +55,7 @@ MUTANTS = [
     Mutant("rows of the first query", "matrix = rows_ptr + place.to(tl.int64) * K * W", "matrix = rows_ptr + 0 * place.to(tl.int64) * K * W"),
     Mutant("atomics that store", 'tl.atomic_add(ptr + j.to(tl.int64)[:, None] * stride + columns[None, :], values, mask=mask, sem="relaxed")', "tl.store(ptr + j.to(tl.int64)[:, None] * stride + columns[None, :], values, mask=mask)"),
     Mutant("atomics for what is none", "mask = is_key(j, pages)[:, None] & (columns < D)[None, :]", "j = tl.maximum(j, 0)\n    mask = is_key(j, pages)[:, None] & (columns < D)[None, :]"),
+    Mutant("atomics in front of the keys", "mask = is_key(j, pages)[:, None] & (columns < D)[None, :]", "mask = (columns < D)[None, :] & (j < 1 << 30)[:, None]"),
     Mutant("dp in 16 bits", "dp = rows_by_rows(do, c, INPUT_PRECISION)", "dp = rows_by_rows(do, c, INPUT_PRECISION).to(c.dtype).to(tl.float32)"),
     Mutant("the sink's shift", "sink_gradient(sinks, lse.T[None], delta.T[None])", "sink_gradient(sinks, 0 * lse.T[None], delta.T[None])"),
     Mutant("kv taken for contiguous", "kv[None, :, None], indices[None])]", "kv.as_strided(kv.shape, (kv.shape[1], 1))[None, :, None], indices[None])]"),
