@@ -53,7 +53,7 @@ USUAL = dict(modules=LESSON, returns="SP-p", forward_only=True)
 def log_sums(Q, C, J, Omega, s, b, beta):
     """(m, g), of the formula."""
     S = s * Q @ C.mT
-    total = beta * torch.exp(b)[:, None] + ((J + Omega) * torch.exp(S)).sum(-1)
+    total = (beta * torch.exp(b))[:, None] + ((J + Omega) * torch.exp(S)).sum(-1)
     return torch.log(total).T.contiguous()
 
 

@@ -52,11 +52,11 @@ PUBLIC = [
 # ---------------------------------------------------------------- what is compared with formulas
 def tame(Q, C, s, b, beta):
     """Scores of a few units, and no sinks. Around ±10⁴ each softmax has a single key."""
-    return {name: torch.sin(x) for name, x in dict(Q=Q, C=C, b=b).items()} | {"s": 0.75, "beta": 0.0}
+    return {name: torch.sin(x) for name, x in dict(Q=Q, C=C, b=b).items()} | {"s": 0.75, "beta": 0 * beta}
 
 
 def with_a_sink(Q, C, s, b, beta):
-    return tame(Q, C, s, b, beta) | {"beta": 1.0}
+    return tame(Q, C, s, b, beta) | {"beta": torch.ones_like(b)}
 
 
 def lists(J, Omega):
