@@ -236,6 +236,28 @@ def test_blocks_of_channels_agree():
         torch.testing.assert_close(mine, its, rtol=1e-5, atol=1e-5)
 
 
+def a_decay_keeps_its_digits(module):
+    """One token, and channels whose gates come to −80: what is left of each, relative to itself."""
+    inputs = operation.tensors(T=1, H=1)
+    inputs["beta"].zero_()
+    inputs["g"].copy_(torch.linspace(-80, -0.1, inputs["g"].shape[-1]))
+    state = module.kda(**inputs, return_final_state=True)[1].double()
+    exact = inputs["initial_state"].double() * inputs["g"].double().exp().view(*state.shape[:-1], 1)
+    assert ((state - exact) / exact).abs().max() < 5e-7
+
+
+def test_a_decay_keeps_its_digits():
+    a_decay_keeps_its_digits(module)
+
+
+test_mutant_of_decays_is_caught = harness.mutant_test(
+    halves,
+    [Mutant("float32 is decayed as 16 bits are", "if dtype == tl.float32:\n        left", "if False:\n        left")],
+    a_decay_keeps_its_digits,
+    within=module,
+)
+
+
 def test_what_only_a_decayed_state_leaves():
     """The contract: exact to a millionth of what the state was."""
     inputs = operation.tensors(T=8, H=1)
