@@ -27,8 +27,9 @@ AdamW was run once more, from weights that are each one float higher, a change o
 apart at the same time, and as far. So it is the training that magnifies a rounding error, whoever makes it. A step
 divides a gradient by its own size, so where one is nearly zero, rounding may turn its sign around, and a weight moves
 up in one model and down in the other. Over the last 20 steps the losses of both optimizers differ by
-[[bench: capstone_optimizers/attention: adamw/apart]], and with gates by
-[[bench: capstone_optimizers/kda: adamw/apart]]; those of the two runs of PyTorch's by
+[[bench: capstone_optimizers/attention: adamw/apart]], with gates by
+[[bench: capstone_optimizers/kda: adamw/apart]], and with streams by
+[[bench: capstone_optimizers/streams: adamw/apart]]; those of the two runs of PyTorch's, without and with gates, by
 [[bench: capstone_optimizers/attention: adamw of PyTorch, nudged/apart]] and
 [[bench: capstone_optimizers/kda: adamw of PyTorch, nudged/apart]]. From seed to seed it is
 [[bench: capstone_optimizers/attention: adamw/loss_spread]] and
@@ -38,8 +39,9 @@ up in one model and down in the other. Over the last 20 steps the losses of both
 rounds the update to that before it takes its norm, and divides by a rounded norm; ours [takes the
 norm](../common/frobenius.py) in float32 and rounds once. So already the first update differs in its third digit. It
 matters little: what the rounds make of a singular value is anything from 0.7 to 1.2, by design. Over the last 20 steps
-the losses differ by [[bench: capstone_optimizers/attention: muon/apart]], and with gates by
-[[bench: capstone_optimizers/kda: muon/apart]].
+the losses differ by [[bench: capstone_optimizers/attention: muon/apart]], with gates by
+[[bench: capstone_optimizers/kda: muon/apart]], and with streams by
+[[bench: capstone_optimizers/streams: muon/apart]].
 
 **Which of them is better?** So small a model can't say. It has 16 bytes of context, its matrices have 32 rows, and 100
 steps are a beginning. The learning rate is the same for all, which is what Muon's `match_rms_adamw` is for. The loss
