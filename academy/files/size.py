@@ -33,18 +33,24 @@ LEFT_OUT = [
 BEFORE = "4d3a2404"
 OPERATIONS = [
     "token_logprobs", "linear_token_logprobs", "policy_loss", "kda", "kda_step", "adamw", "muon", "hyper_connections",
-    "mla", "mla_decode", "indexer", "select_keys", "indexer_loss", "sparse_mla", "quantized_cache",
+    "mla", "mla_decode", "indexer", "select_keys", "indexer_loss", "sparse_mla", "sparse_decode",
+    "selected_probabilities", "quantized_cache", "sinkhorn", "stream_coefficients",
 ]  # fmt: skip
+CAPSTONE = ["generate", "optimizers"]
 #: What it has been given to do since, by the issue that asked for it: what matches here and wasn't there, under this
 #: name or another. What the old code did in another way is not here: facts of operations, the judge, one verdict, the
 #: site's writing, what older lessons lent to common/. Nor is what these issues needed inside of other files.
 ADDED = {
     "the attention that is served, what trains a model": [
         *(f"{place}{op}.py" for place in ("annotated_*/*/", "operations/", "tests/*/test_") for op in OPERATIONS),
-        "annotated_examples/common/frobenius.py", "annotated_examples/common/halves.py",
-        "annotated_examples/common/optimizers.py", "annotated_examples/common/windows.py",
-        "docs/figures/indexer.py", "docs/figures/kda.py", "docs/figures/latent.py", "docs/figures/logprobs.py",
-        "docs/figures/muon.py", "docs/figures/optimizers.py", "docs/figures/policy.py",
+        *(f"annotated_examples/common/{name}.py" for name in ("frobenius", "halves", "latents", "optimizers")),
+        *(f"annotated_examples/common/{name}.py" for name in ("selected", "streams", "windows")),
+        *(f"{place}{name}.py" for place in ("annotated_examples/capstone/", "tests/*/test_") for name in CAPSTONE),
+        "benchmarks/capstone_generate.py", "benchmarks/capstone_optimizers.py", "benchmarks/reward.py",
+        *(f"docs/figures/{name}.py" for name in ("indexer", "kda", "latent", "logprobs", "muon", "optimizers")),
+        "docs/figures/policy.py", "docs/figures/selected.py", "docs/figures/streams.py",
+        "docs/figures/training.py", "docs/learn/reward.py",
+        "tests/bench/test_capstone_optimizers.py", "tests/bench/test_reward.py",
         *(f"exercises/{stage}/*" for stage in ("attention", "model", "operations", "recurrences", "selection")),
     ],
     "without a tolerance": [
