@@ -37,9 +37,11 @@ up in one model and down in the other. Over the last 20 steps the losses of both
 
 **Muon: sixteen bits from the first step on.** Both compute five rounds in bfloat16, which has three digits. PyTorch's
 rounds the update to that before it takes its norm, and divides by a rounded norm; ours [takes the
-norm](../common/frobenius.py) in float32 and rounds once. So already the first update differs in its third digit. It
-matters little: what the rounds make of a singular value is anything from 0.7 to 1.2, by design. Over the last 20 steps
-the losses differ by [[bench: capstone_optimizers/attention: muon/apart]], with gates by
+norm](../common/frobenius.py) in float32 and rounds once. So the very first updates of a matrix differ by a tenth of
+their size and more. That looks worse than it is. Each round multiplies a small singular value by 3.4, all five nearly
+500 times, and what rounding has left beside it as well. But in a direction in which the gradient is that small, a step
+hardly changes the loss. Over the last 20 steps the losses differ by
+[[bench: capstone_optimizers/attention: muon/apart]], with gates by
 [[bench: capstone_optimizers/kda: muon/apart]], and with streams by
 [[bench: capstone_optimizers/streams: muon/apart]].
 

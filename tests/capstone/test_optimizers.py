@@ -10,7 +10,7 @@ from academy.runtime import device
 from academy.judge import accuracy
 from academy.judge.mutants import import_source
 from annotated_examples.capstone import gpt, optimizers, options
-from annotated_examples.optimizers.muon import orthogonalize_reference
+from annotated_examples.optimizers.muon import NEWTON_SCHULZ, orthogonalize_reference
 from tests.kernels.harness import ROOT
 
 SOURCE = (ROOT / "annotated_examples/capstone/optimizers.py").read_text("utf-8")
@@ -88,6 +88,20 @@ def test_the_first_steps_are_those_of_pytorch(name):
     )
     for weight in exact:
         accuracy.check(weight, ours[weight], theirs[weight], exact[weight])
+
+
+def test_first_updates_of_muon_differ_as_the_page_says():
+    """By a tenth of their size and more: rounding is magnified where a singular value is small."""
+    begin, gradients = first_gradients(1)
+    ours, theirs = (
+        moved(partial(optimizers.optimizer_of, name="muon", whose=whose), begin, gradients)
+        for whose in (optimizers.OURS, optimizers.PYTORCH)
+    )
+    names = [name for name in ours if name.rsplit(".", 1)[-1] in optimizers.MATRICES]
+    apart = [((ours[name] - theirs[name]).norm() / theirs[name].norm()).item() for name in names]
+    assert len(apart) == 8 and 0.05 < min(apart) and max(apart) < 0.4
+    a = NEWTON_SCHULZ[0][0]
+    assert "by 3.4, all five nearly\n500 times" in SOURCE and round(a, 1) == 3.4 and 450 < a**5 < 500
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
