@@ -34,7 +34,7 @@ BEFORE = "4d3a2404"
 OPERATIONS = [
     "token_logprobs", "linear_token_logprobs", "policy_loss", "kda", "kda_step", "adamw", "muon", "hyper_connections",
     "mla", "mla_decode", "indexer", "select_keys", "indexer_loss", "sparse_mla", "sparse_decode",
-    "selected_probabilities", "quantized_cache", "sinkhorn", "stream_coefficients",
+    "selected_probabilities", "quantized_cache", "quantized_decode", "sinkhorn", "stream_coefficients",
 ]  # fmt: skip
 CAPSTONE = ["generate", "optimizers"]
 #: What it has been given to do since, by the issue that asked for it: what matches here and wasn't there, under this
@@ -43,14 +43,15 @@ CAPSTONE = ["generate", "optimizers"]
 ADDED = {
     "the attention that is served, what trains a model": [
         *(f"{place}{op}.py" for place in ("annotated_*/*/", "operations/", "tests/*/test_") for op in OPERATIONS),
-        *(f"annotated_examples/common/{name}.py" for name in ("frobenius", "halves", "latents", "optimizers")),
-        *(f"annotated_examples/common/{name}.py" for name in ("selected", "streams", "windows")),
+        *(f"annotated_examples/common/{name}.py" for name in ("codes", "frobenius", "halves", "latents")),
+        *(f"annotated_examples/common/{name}.py" for name in ("optimizers", "selected", "streams", "windows")),
         *(f"{place}{name}.py" for place in ("annotated_examples/capstone/", "tests/*/test_") for name in CAPSTONE),
         "benchmarks/capstone_generate.py", "benchmarks/capstone_optimizers.py", "benchmarks/reward.py",
         *(f"docs/figures/{name}.py" for name in ("indexer", "kda", "latent", "logprobs", "muon", "optimizers")),
-        "docs/figures/policy.py", "docs/figures/selected.py", "docs/figures/streams.py",
+        "docs/figures/policy.py", "docs/figures/quantized.py", "docs/figures/selected.py", "docs/figures/streams.py",
         "docs/figures/training.py", "docs/learn/reward.py",
         "tests/bench/test_capstone_optimizers.py", "tests/bench/test_reward.py",
+        "exercises/cache/*",
         *(f"exercises/{stage}/*" for stage in ("attention", "model", "operations", "recurrences", "selection")),
     ],
     "without a tolerance": [

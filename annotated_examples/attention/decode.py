@@ -37,7 +37,8 @@ from annotated_examples.common.attention import (
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.opaque_attention import opaque_decode
 from annotated_examples.common.paged import (
-    cache_contract, capacity_of, decode_merge_kernel, default_splits, load_rows, part_of_keys, rows_of_cache,
+    cache_contract, capacity_of, decode_merge_kernel, default_splits, keys_of_tile, load_rows, part_of_keys,
+    rows_of_cache,
 )  # fmt: skip
 from annotated_examples.common.products import input_precision, multiply_add
 
@@ -136,11 +137,6 @@ def decode_split_kernel(
 
 
 # ## The launcher
-def default_block(D, dtype):
-    """How many keys a tile has, for heads of D numbers."""
-    return (32 if D <= 64 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
-
-
 @opaque_decode
 def decode_forward(
     q, k_cache, v_cache, lengths, block_table, scale, left, softcap, sinks, num_splits=None, *, BLOCK_N=None, BLOCK_S=16
@@ -160,7 +156,7 @@ def decode_forward(
             (q, *q.stride()), (k_cache, *k_cache.stride()), (v_cache, *v_cache.stride()), (lengths, lengths.stride(0)),
             (None, 0, 0) if block_table is None else (block_table, *block_table.stride()), parts, lse,
             (num_pages, page_size), Hk, group, capacity, scale, left, softcap=softcap, D=D,
-            INPUT_PRECISION=input_precision(), BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or default_block(D, q.dtype),
+            INPUT_PRECISION=input_precision(), BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or keys_of_tile(D, q.dtype),
             BLOCK_D=BLOCK_D, num_warps=4, num_stages=3 if D <= 128 and q.dtype != torch.float32 else 2,
         )  # fmt: skip
         sinks = None if sinks is None else sinks.contiguous()

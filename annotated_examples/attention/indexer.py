@@ -17,6 +17,11 @@ this one" without saying "less". And the result is never used as a number. It on
 positive, so they pass through the ReLU, [[tag: IX-scales]]: the key's is multiplied to the finished sum, `k_scale`, and
 the query's is part of the weight, where the caller puts it, together with any constant.
 
+**Rotation.** Queries and keys come [rotated](../classics/rope.py) by their positions. Which two numbers are turned
+together is up to the model, and an indexer may do it otherwise than the attention beside it. DeepSeek V3.2's takes one
+number from each half, its attention takes neighbours; the indexer of GLM-5 takes neighbours, too. The wrong pairs raise
+no error. They select other keys: in a report on SGLang's indexer a benchmark of arithmetic fell from 0.955 to 0.931.
+
 **What it costs.** A pair of a query and a key takes `2 H D` operations, 16,384 with 64 heads of 128, where attention
 over the latents takes 278,528. Beside the product each head costs a comparison, a multiplication and an addition on the
 ordinary cores. The scores are written as float32, 4 bytes a pair. For one new token it is the keys that are read, 132

@@ -108,6 +108,12 @@ def default_splits(programs, capacity):
     return max(1, min(triton.cdiv(PROGRAMS, max(programs, 1)), triton.cdiv(capacity, SHORTEST_PART)))
 
 
+# A tile of float32 numbers is twice as large as one of 16-bit numbers, so it has fewer keys.
+def keys_of_tile(D, dtype):
+    """How many keys a tile has, for heads of D numbers."""
+    return (32 if D <= 64 else 16) if dtype == torch.float32 else (64 if D <= 128 else 32)
+
+
 def capacity_of(cache, block_table):
     """The most keys a sequence can have."""
     return cache.shape[1] * (1 if block_table is None else block_table.shape[1])

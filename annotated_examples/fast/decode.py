@@ -218,7 +218,7 @@ def decode_forward(
             parts, lse, tuple(k_cache.shape[:2]),
         ),
         (Hk, group, capacity, scale, left),
-        softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.default_block(D, q.dtype),
+        softcap=softcap, D=D, BLOCK_G=BLOCK_G, BLOCK_N=BLOCK_N or lesson.keys_of_tile(D, q.dtype),
         BLOCK_D=BLOCK_D, STAGES=STAGES, num_warps=4, num_stages=STAGES, enable_fp_fusion=True,
     )  # fmt: skip
     launch(

@@ -16,13 +16,12 @@ The coefficients $v$, $s$ and $M$ depend on the token. [A later lesson](stream_c
 streams, and $M$ is doubly stochastic, [by Sinkhorn's rounds](sinkhorn.py). That is what *manifold-constrained* stands
 for.
 
-New on this page: blocks of three dimensions, sums over channels beside sums over streams in one backward pass, and a
-mistake that no sum of rows or columns shows, a matrix in the place of its transpose. A test needs a mixture that isn't
-symmetric.
+New on this page: sums over channels beside sums over streams in one backward pass, and a mistake that no sum of rows or
+columns shows, a matrix in the place of its transpose. A test needs a mixture that isn't symmetric.
 
 **What it costs.** Streams are large and everything else is small: with 8192 tokens of 4 streams and 4096 channels in
 bfloat16, `x` has 268 MB. Collapsing reads it, expanding reads it and writes the new one: 0.94 GB with what the layer
-reads and writes itself, where a plain residual has 0.2. Backward moves 1.5 GB. This page has no times yet.
+reads and writes itself, where a plain residual has 0.2. Backward moves twice as much. This page has no times yet.
 
 **Contract.** `x` is (…, n, C), float32, float16 or bfloat16, with n from 1 to 8, and any strides. Coefficients and all
 arithmetic are float32, and results are rounded once. Nobody adds to what another program adds to, so each call gives
@@ -70,9 +69,8 @@ def collapse_kernel(
 
 
 # `res` has a row for each stream that comes out, and a column for each that goes in. `x` has a row for each that goes
-# in. So `res[:, :, None]` puts the numbers of `res` along the first two dimensions of a block, `x[None, :, :]` those of
-# `x` along the last two, and the sum runs over the second, which both have. Turned around, nothing would look wrong:
-# rows and columns of `res` both add up to 1.
+# in. So the numbers of `res` stand along the first two dimensions of a block, those of `x` along the last two, and the
+# sum runs over the second. Turned around, nothing would look wrong: rows and columns both add up to 1.
 @triton.jit
 def expand_kernel(
     x_ptr, out_ptr, res_ptr, post_ptr,  # (M, n, C); (M, C), rows stride_om apart; (M, n, n) and (M, n), contiguous

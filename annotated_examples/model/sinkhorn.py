@@ -4,15 +4,15 @@ r"""
 A model with several residual streams mixes them in every layer, dozens of times in a row. If the matrix that mixes them
 lets a stream grow by 10 %, sixty layers make that a factor of 300. So the matrix should be *doubly stochastic*: no
 entry is negative, and every row and every column adds up to 1. Then each new stream is an average of the old ones, and
-together they hold what they held.
+together they weigh what they weighed.
 
 How does one get there from any logits? By dividing each column by its sum, then each row by its sum, and again. Each
 division spoils the sums of the other kind, but less each time.
 
 [[figure: streams/rounds]]
 
-Exponentials of large logits overflow, so this works with logarithms, where a division is a difference. What is to be
-subtracted from the columns is $c$, and from the rows $r$:
+Nothing is divided here: the logarithm of a quotient is a difference, and a kernel that stays in logarithms can't
+overflow. Of the columns it knows what to subtract, $c$, and of the rows $r$:
 
 [[eq: HC-c]]
 
@@ -21,20 +21,20 @@ subtracted from the columns is $c$, and from the rows $r$:
 The last rows make the result, [[tag: HC-H]]: **rows add up to 1 exactly**, and columns nearly, the nearer the more
 rounds.
 
-Going back, the gradient runs through all rounds in reverse. If rounds went on for ever, one system of equations would
-do. But where logits are large, twenty rounds are far from that: with normal numbers times 3, such a gradient is off by
-more than half for one matrix in a hundred. This is the gradient of the rounds that were made.
+Going back, the gradient runs through all rounds in reverse. A limit would have a shorter formula, by a system of
+equations, and twenty rounds aren't at the limit if logits are large. What this computes is the gradient of the rounds
+that were made.
 
-New on this page: many small matrices in one block, a kernel that keeps what each round of its loop began with, and
-lanes past the end that need no mask.
+New on this page: blocks of three dimensions, a kernel that keeps what each round of its loop began with, and lanes past
+the end that need no mask.
 
-**What it costs.** Hardly any memory: with four streams 16 logits and 16 results a token, and for backward 20 times four
-numbers, 320 bytes. But each of the 20 rounds takes two exponentials for each entry, and has to wait for the round
-before. This page has no times yet.
+**What it costs.** Hardly any memory: 16 logits and 16 results a token, and for backward 20 times four numbers, 320
+bytes. But each of the 20 rounds takes two exponentials for each entry, and has to wait for the round before. This page
+has no times yet.
 
 **Contract.** `logits` are (…, n, n) with n from 1 to 8, float32, float16 or bfloat16, with any strides. All arithmetic
 is float32, and so is the result. Entry [i, j] says how much of stream j goes *into* stream i. A single −∞ is an entry
-of 0. A NaN, or a column of −∞, makes its own matrix NaN, and a row of −∞ does from the second round on.
+of 0. A NaN, or a column of −∞, makes its own matrix NaN; a row of −∞ does after the first round.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -231,7 +231,7 @@ def coefficients_backward(
     (dx, dz), pull = contiguous_like(x, mix), torch.empty_like(rstd)
     partial_dphi = torch.empty(P, columns, K, dtype=torch.float32, device=x.device)
     if M > 0:
-        upstream = [None if each is None else each.contiguous() for each in (dpre, dpost, dlogits)]
+        upstream = (None if each is None else each.contiguous() for each in (dpre, dpost, dlogits))
         scale, weights, rows = alpha.contiguous(), phi.contiguous(), as_rows(x.flatten(-2))
         slopes_kernel[(triton.cdiv(M, BLOCK_M),)](
             *upstream, pre, post, mix, rstd, scale, dz, pull, M, K, n,
@@ -253,8 +253,7 @@ class StreamCoefficients(torch.autograd.Function):
     def forward(ctx, x, phi, alpha, bias, eps):
         pre, post, logits, mix, rstd = coefficients_forward(x, phi, alpha, bias, eps, keep=True)
         ctx.save_for_backward(x, phi, alpha, bias, pre, post, mix, rstd)
-        if not torch.compiler.is_compiling():  # Dynamo can't do this; it makes zeros for unused results
-            ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(False)
         return pre, post, logits
 
     @staticmethod

@@ -195,6 +195,24 @@ def test_lists_are_those_that_the_lesson_selects(k, run):
     assert kv.grad[:, 0].tolist() == pytest.approx([len(each) for each in found["queries"]])
 
 
+def test_a_row_is_rotated_as_the_lesson_rotates_it(run):
+    import torch
+
+    from annotated_examples.attention.quantized_cache import append_
+    from annotated_examples.common.codes import rotation
+
+    facts = pictures.found(ROOT, "quantized/rotation")["facts"]
+    signs = torch.tensor(facts["signs"], dtype=torch.float32)
+    for outlier, mean, signed in ((12, 0, 0), (0, 3.5, 0), (0, 3.5, 1), (20, 1, 1)):
+        found = run("rotation", facts, outlier=outlier, mean=mean, signed=signed)["model"]
+        before, used = torch.tensor(found["before"]), signs if signed else torch.ones(16)
+        assert found["after"] == pytest.approx((before @ rotation(used, torch.float32)).tolist(), abs=1e-5)
+        for signs_given, step in zip((None, used), found["steps"]):
+            cache, scale = torch.zeros(1, 1, 1, 8, dtype=torch.uint8), torch.zeros(1, 1, 1, 2)
+            append_(cache, scale, before[None, None], torch.zeros(1, dtype=torch.int32), signs=signs_given)
+            assert scale[0, 0, 0, 0].item() == pytest.approx(step, abs=1e-5)
+
+
 @pytest.mark.parametrize("which", ["Keller Jordan", "Polar Express"])
 def test_a_singular_value_goes_where_the_reference_takes_it(which, run):
     import torch
