@@ -44,7 +44,8 @@ EXEMPT: dict[tuple[str, str], str] = {
         gemlite/unpack gemlite/signed gemlite/group_of fast/persistent fast/words_once model/momentum_step
         model/decay_apart fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
         recurrences/join_two operations/masked_by_product attention/one_key_for_all_heads
-        recurrences/two_factors sampling/order_of_bits sampling/infinite_noise selection/sign_of_nan""".split()
+        recurrences/two_factors sampling/order_of_bits sampling/infinite_noise selection/sign_of_nan
+        cache/step_outside""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
@@ -77,6 +78,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("load without other", "recurrences/reads_the_future"): "the last token is the last of its half on every level",
     ("load without other", "moe/bias_in_the_weights"): "masked lanes become minus infinity afterwards",
     ("load without other", "moe/stable_rank"): "a masked slot is behind all others, and counts for none of them",
+    ("load without other", "cache/padding_in_the_minimum"): "masked lanes become infinite before they are compared",
     ("load without other", "moe/clamped_gate"): "what a masked lane holds is not stored",
     ("load without other", "moe/full_experts"): "a masked slot is behind all others, and counts for none of them",
     ("rounded loads", "moe/full_experts"): "16 bits hold these small whole numbers exactly",
