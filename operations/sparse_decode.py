@@ -58,7 +58,8 @@ def sparse_decode(module, Q, C, J, Omega, s, r):
     return o.transpose(0, 1), lse.T
 
 
-@case(**USUAL)
+# More heads than a tile has.
+@case(**USUAL | dict(sizes=USUAL["sizes"] | {"g": 19}))
 def from_pages(module, Q, C, J, Omega, s, r):
     """The queries are new tokens of one sequence, whose pages of three rows lie in reverse order, three parts."""
     size = 3 if len(C) % 3 == 0 else 1

@@ -34,6 +34,7 @@ MUTANTS = [
     Mutant("a part that begins with none", "row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)", 'row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)'),
     Mutant("an empty part is divided by zero", "acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]", "acc / row_sum[:, None]"),
     Mutant("an empty part weighs", 'tl.where(row_sum == 0.0, -float("inf"), row_max', "tl.where(row_sum == 0.0, 0.0, row_max"),
+    Mutant("a part of one key is empty", "lse = tl.where(row_sum == 0.0,", "lse = tl.where(row_sum == 1.0,"),
     Mutant("not rescaled", "acc * alpha[:, None]", "acc"),
     Mutant("heads past the tile left out", "tiles, split, num_splits = tl.cdiv(H, BLOCK_M)", "tiles, split, num_splits = tl.cdiv(H, 2 * BLOCK_M)"),
     Mutant("parts of another token", "first = token.to(tl.int64) * H * num_splits", "first = b.to(tl.int64) * H * num_splits"),

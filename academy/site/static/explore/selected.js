@@ -22,7 +22,8 @@ explorables.define("selected", ({ Panel, plural, range }) => {
     queries.forEach((each, column) => {
       const height = 40 * each.length / most
       if (each.length) panel.box(column * CELL + 1, bottom + 52 - height, CELL - 2, height, column === key ? "a" : "g")
-      panel.text(column * CELL + CELL / 2, bottom + 66, column, "tiny", "middle")
+      const named = column === key || (column % 2 === 0 && Math.abs(column - key) > 1)
+      if (named) panel.text(column * CELL + CELL / 2, bottom + 66, column, "tiny", "middle")
       panel.box(column * CELL, TOP, CELL, bottom + 36 - TOP, "bare", "", `key-${column}`)
     })
     panel.text(0, bottom + 80, "queries that have the key", "small")
