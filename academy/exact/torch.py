@@ -13,8 +13,8 @@ Most operations are one of four kinds:
 - what is *new* (`zeros`, `arange`, random numbers) is data, exactly the float that it is.
 
 What is none of these is taken apart by PyTorch's own table of decompositions. What that has not either is no residue
-(NAR), and counted in `lost` by its name. So is a number with a fraction that leaves for Python, by `.item()`,
-`.tolist()` or `.numpy()`: what comes back is a float without its residue.
+(NAR), and counted in `lost` by its name. So is a number with a fraction that leaves for Python, by `.item()`:
+what comes back is a float without its residue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,7 +34,6 @@ from academy.exact import array
 from academy.exact import residues as r
 from academy.exact.array import Numbers
 from academy.exact.memory import Memory
-from academy.exact.triton import replaced
 
 _MOVES = frozenset(
     """clone copy contiguous _to_copy cat stack index index_select gather take scatter index_put index_copy masked_fill
@@ -464,20 +462,5 @@ def _floats_of(tensor: torch.Tensor) -> np.ndarray:
 @contextlib.contextmanager
 def carrying(memory: Memory) -> Iterator[Carrier]:
     """While this lasts, PyTorch's operations carry residues."""
-    carrier = Carrier(memory)
-
-    def leaving(name: str) -> Callable:
-        own = getattr(torch.Tensor, name)
-
-        @functools.wraps(own)
-        def method(self, *args, **kwargs):
-            if self.is_floating_point() and not sys._getframe(1).f_globals.get("__name__", "").startswith("academy."):
-                carrier.lost[name] += 1
-            return own(self, *args, **kwargs)
-
-        return method
-
-    with carrier, contextlib.ExitStack() as stack:
-        for name in ("tolist", "numpy"):
-            stack.enter_context(replaced(torch.Tensor, name, leaving(name)))
+    with Carrier(memory) as carrier:
         yield carrier
