@@ -349,7 +349,8 @@ def linear_cross_entropy(
         logit_scaling: $s$; logits are multiplied by it before they are capped. 0.0 turns it off.
         n_items: what the sum over the rows is divided by: an int, a float or a 0-d tensor. Default: the number of
             labels that differ from `ignore_index`.
-        ignore_index: rows with this label have no loss and no part in any gradient.
+        ignore_index: rows with this label have no loss, and no part in any gradient while their `x` is finite: the
+            gradient of `weight` is a product, in which 0 · NaN is NaN, as in PyTorch.
 
     Returns:
         The loss, a float32 scalar, differentiable in `x`, `weight` and `bias`. If no label is valid, the loss and its
