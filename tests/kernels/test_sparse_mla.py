@@ -8,7 +8,7 @@ The traps of attention to selected keys, and the check or mutant ("…") that ho
 4. A key that is named twice: `test_a_key_that_is_named_twice`.
 5. The end of a list: "past the end of a list is the first key".
 6. An index for a slot: tests/kernels/test_sparse_decode.py.
-7. Roundings on the way to `ds`: `test_what_cancels_is_kept`, "dp in 16 bits".
+7. Roundings on the way to `ds`: `cancels`, "dp in 16 bits".
 8. A log-sum-exp of another base, or without the sink: `check` compares it, "lse in bits", "the sink isn't in the sum".
 9. Keys that nobody has selected: `unseen`.
 10. Offsets of 32 bits: `test_far_away`; many queries: `test_grids`.
