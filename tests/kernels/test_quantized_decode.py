@@ -261,7 +261,7 @@ test_mutant_of_what_is_shared_is_caught = harness.mutant_test(shared, SHARED, wi
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("kind", FORMATS, ids=str)
-@pytest.mark.parametrize(("H", "Hk", "D"), [(1, 1, 2), (1, 1, 64), (5, 1, 40), (8, 2, 128), (2, 1, 256)])
+@pytest.mark.parametrize(("H", "Hk", "D"), [(1, 1, 2), (70, 1, 8), (1, 1, 64), (5, 1, 40), (8, 2, 128), (2, 1, 256)])
 def test_widths(H, Hk, D, kind, dtype):
     """With the tiles and the number of parts that a user gets."""
     given = inputs(kind, kind, B=2, H=H, Hk=Hk, D=D, page_size=16, lengths=(90, 33), dtype=dtype)
