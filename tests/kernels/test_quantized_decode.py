@@ -245,7 +245,7 @@ MUTANTS = [
 
 SHARED = [
     (tokens, Mutant("codes from 0", "unpacked_pairs(packed).to(tl.float32) - 8.0", "unpacked_pairs(packed).to(tl.float32)")),
-    (tokens, Mutant("the lowest value without its centre", "tl.load(at + stride_c, mask=mask, other=0.0) + 8.0 * step", "tl.load(at + stride_c, mask=mask, other=0.0)")),
+    (tokens, Mutant("the lowest value without its centre", "finite(tl.load(at + stride_c, mask=mask, other=0.0)) + 8.0 * step", "finite(tl.load(at + stride_c, mask=mask, other=0.0))")),
     (tokens, Mutant("the high half is shifted in eight bits", "codes = unpacked_pairs(packed).to(tl.float32) - 8.0", "codes = tl.interleave((packed << 4) >> 4, packed >> 4).to(tl.float32) - 8.0 + tl.interleave(packed * 0, packed * 0 + 1).to(tl.float32)")),
     (tokens, Mutant("steps of the first slot", "page.to(tl.int64) * stride_p + slot.to(tl.int64) * stride_s", "page.to(tl.int64) * stride_p + slot.to(tl.int64) * 0")),
     (tokens, Mutant("steps of the first head", "slot.to(tl.int64) * stride_s + tl.cast(hk, tl.int64) * stride_h", "slot.to(tl.int64) * stride_s")),
