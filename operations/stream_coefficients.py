@@ -53,7 +53,7 @@ def columns(each, n, dim=0):
 def coefficients(module, x, Phi, alpha, beta, varepsilon, n):
     """Before the mixture's logits become a mixture."""
     streams, weights, bias = x.unflatten(-1, (n, -1)), columns(Phi, n), columns(beta, n)
-    pre, post, logits = module.StreamCoefficients.apply(streams, weights, alpha, bias, varepsilon)
+    pre, post, logits = module.coefficients(streams, weights, alpha, bias, varepsilon)
     return torch.cat([pre, post, logits.flatten(-2)], -1)[..., : len(Phi)]
 
 

@@ -108,7 +108,7 @@ def coefficients_kernel(
 
 # ## Backward, in two steps
 #
-# First what is small: the slopes of all columns, [[tag: HC-dz]], and for each token how much of `x` itself its
+# First what is small: the slopes of all columns, [[tag: HC-bias]], and for each token how much of `x` itself its
 # normalization takes away, the last term of [[tag: HC-x]]. The gradients of `alpha` and `bias` are sums of these
 # slopes over tokens, which PyTorch adds up.
 @triton.jit
@@ -126,7 +126,7 @@ def slopes_kernel(
     of_post = here & (column >= n)[None, :] & (column < 2 * n)[None, :]
     at_pre = token[:, None] * n + column[None, :]
     at_logits = token[:, None] * n * n + column[None, :] - 2 * n
-    # [[tag: HC-dz]]. A column has one of the three, and the others are 0 there. Where nobody asks for one of the three
+    # [[tag: HC-bias]]. A column has one of the three, the others are 0 there. Where nobody asks for one of the three
     # results, its gradient is None and counts for nothing: zeros wouldn't do, for 0 times a NaN of its token is NaN.
     dz = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     if dpre_ptr is not None:
@@ -261,6 +261,13 @@ class StreamCoefficients(torch.autograd.Function):
         return *coefficients_backward(dpre, dpost, dlogits, *ctx.saved_tensors), None
 
 
+def coefficients(x, phi, alpha, bias, eps):
+    """`(pre, post, logits)`, through the autograd `Function` if something needs a gradient."""
+    if autograd.needs_frame(x, phi, alpha, bias):
+        return StreamCoefficients.apply(x, phi, alpha, bias, eps)
+    return coefficients_forward(x, phi, alpha, bias, eps)[:3]
+
+
 # ## The public function
 @replayed
 def stream_coefficients(x, phi, alpha, bias, *, iterations=20, eps=1e-6):
@@ -292,10 +299,7 @@ def stream_coefficients(x, phi, alpha, bias, *, iterations=20, eps=1e-6):
     if C == 0:
         raise ValueError(f"x must have a channel, got shape {tuple(x.shape)}")
     eps = float(eps)
-    if autograd.needs_frame(x, phi, alpha, bias):
-        pre, post, logits = StreamCoefficients.apply(x, phi, alpha, bias, eps)
-    else:
-        pre, post, logits, _, _ = coefficients_forward(x, phi, alpha, bias, eps)
+    pre, post, logits = coefficients(x, phi, alpha, bias, eps)
     return pre, post, sinkhorn(logits, iterations)
 
 
