@@ -247,7 +247,6 @@ MUTANTS = [
     (odd_strides, Mutant("scales lie side by side", "page * stride_sp + slot * stride_ss + h * stride_sh", "((page * page_size + slot) * heads + h) * 2")),
     (several_calls, Mutant("every head at the first", "slot * stride_s + h * stride_h)", "slot * stride_s)")),
     (far_apart_pages, Mutant("slots times a stride in 32 bits", "page * stride_p + slot * stride_s", "(page.to(tl.int32) * tl.cast(stride_p, tl.int32)).to(tl.int64) + slot * stride_s", interpreted=True)),
-    (rotated_rows, Mutant("padding is rotated", "eight_bits(tl.where(columns[None, :], x, 0.0), ", "eight_bits(x, ")),
     (pages_by_channel, Mutant("channels of the first page", "i * stride_xp + h * stride_xh", "h * stride_xh")),
     (pages_beside_the_cache, Mutant("pages behind the pool are stored", "live = (page >= 0) & (page < num_pages)", "live = (page >= 0) & (page < num_pages + 1)")),
     (pages_beside_the_cache, Mutant("pages before the pool are stored", "live = (page >= 0) & (page < num_pages)", "live = page < num_pages")),
