@@ -18,8 +18,8 @@ $z$ is 8, which centres codes of four bits: half as large a number, half as larg
 
 [[figure: quantized/folded]]
 
-**What it costs.** A key and a value of 128 numbers are 264 bytes with eight bits, 144 with four, where bfloat16 takes
-512. When a copy of four-bit codes runs at full speed, only about four operations are left for each element: there the
+**What it costs.** A key and a value of 128 numbers are 264 bytes with eight bits, 144 with four, and 512 in bfloat16.
+When a copy of four-bit codes runs at full speed, only about four operations are left for each element: there the
 conversion of codes, and not the memory, may set the limit. This page has no times yet.
 
 **Contract.** `q` is (B, H, D), float32, float16 or bfloat16. Caches are as `append_` writes them, (num_pages,

@@ -17,9 +17,9 @@ from annotated_examples.common.products import multiply_add, rows_by_rows
 
 # ## A score is a sum of two products
 #
-# Neither tile is as wide as both parts together: the width of a tile is a power of two, and 512 + 64 columns would take
-# 1024. The result has a row for each row of `a` and a column for each row of `b`: queries come first where rows are
-# queries, and keys come first where rows are keys. So nothing that was just computed has to be transposed.
+# Neither tile is as wide as both parts together: the width of a tile is a power of two, and 512 + 64 columns would
+# take 1024. The result has a row for each row of `a` and a column for each row of `b`: queries come first where rows
+# are queries, and keys come first where rows are keys. So nothing that was just computed has to be transposed.
 @triton.jit
 def latent_scores(a, a_pe, b, b_pe, scale, INPUT_PRECISION: tl.constexpr):
     # Up to 512 columns, which float32 has to sum in parts.
