@@ -48,6 +48,7 @@ MOVED = {
     "academy.site.beforehand": "academy.site.background",
     "academy.site.explained": "academy.site.taught_before_used",
     "academy.site.helper": "academy.site.worker",
+    "academy.site.lint": "academy.book.lists",
     "academy.textfiles": "academy.files.textfiles",
     "academy.timing": "academy.runtime.timing",
     "academy.traffic": "academy.bench.collectives",

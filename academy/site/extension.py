@@ -39,7 +39,7 @@ from markdown import Extension
 from markdown.postprocessors import Postprocessor
 from markdown.preprocessors import Preprocessor
 
-from academy.book import facts, front_matter, layout, syntax
+from academy.book import facts, front_matter, layout, lists, syntax
 from academy.book.directives import fenced, on_line
 from academy.book.splitter import SourceError, split
 from academy.book.texts import read
@@ -52,7 +52,6 @@ from academy.site import (
     katex,
     kernel_page,
     language_index,
-    lint,
     path_map,
     pictures,
     playground_page,
@@ -169,7 +168,7 @@ class Lines(Preprocessor):
         self.index = self.conversion.index
         out = self.expanded(lines)
         for path, source in self.conversion.sources:
-            for number, message in lint.lists_after_text(source) if source and source[0][0] else ():
+            for number, message in lists.lists_after_text(source) if source and source[0][0] else ():
                 self.conversion.problem(message, path=path, line=number)
         return out
 

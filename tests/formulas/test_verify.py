@@ -267,6 +267,15 @@ def test_citations_name_tags_that_exist(tmp_path):
     assert found == "docs/page.md:1:21: no page of backprop_math has \\tag{VB}"
 
 
+def test_a_list_that_begins_by_mistake(tmp_path):
+    (found,) = home(tmp_path, "page.md", "---\na: 1\n---\nA tile of 128 x\n128. A list begins.\n")
+    assert found.startswith("docs/page.md:5:1: a list needs a blank line before it")
+    (tmp_path / "annotated_examples/x.py").write_text(
+        '"""Kernels."""\n\nx = 1\n\n# As many as\n# 512. No list.\ny = 2\n'
+    )
+    assert home(tmp_path, "page.md", "")[0].startswith("annotated_examples/x.py:6:1: a list needs a blank line")
+
+
 def test_notes_and_docstrings_of_code(tmp_path):
     code = 'r"""Doc.\n\n$$x = y$$\n"""\nx = "$$not a note$$"\n# $$a = b$$\ndef f():\n    r"""[[eq: VB]]"""\n'
     found = home(tmp_path, "lesson.py", code)

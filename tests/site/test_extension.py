@@ -7,7 +7,8 @@ import sys
 import markdown
 import pytest
 
-from academy.site import katex, lint
+from academy.book import lists
+from academy.site import katex
 from academy.site.conversion import notes
 
 DERIVATION = r"""---
@@ -299,13 +300,13 @@ def test_a_missing_file_is_reported(convert):
     ],
 )
 def test_lists_after_text(text, expected):
-    assert [line for line, _ in lint.lists_after_text(enumerate(text.split("\n"), 1))] == expected
+    assert [line for line, _ in lists.lists_after_text(enumerate(text.split("\n"), 1))] == expected
 
 
 def test_lists_are_looked_for_in_the_markdown_of_a_chapter():
     chapter = "# %% [markdown]\n# - it has\n#   64. The rest\n\n# %%\n# text\n# - item\nx = 1"
     lines = enumerate(notes(chapter), 1)
-    assert list(lint.lists_after_text(lines)) == [(3, lint.NUMBER)]
+    assert list(lists.lists_after_text(lines)) == [(3, lists.NUMBER)]
 
 
 def test_katex_refuses_bad_tex():
