@@ -32,6 +32,8 @@ _PASSED_ON = {
     "simulate": "academy.gluon.command",
     "trace": "academy.traces.command",
 }
+#: How many mutants of a kernel file `academy mutate` tries.
+SAMPLE = 32
 #: What is not lost when a subcommand is stopped.
 _KEPT = {
     "bench": "what was measured is kept, and the same command continues",
@@ -189,7 +191,9 @@ def _parser() -> argparse.ArgumentParser:
     mutate.add_argument("--only", choices=("equations", "kernels"), help="only this kind of mutant")
     how_many = mutate.add_mutually_exclusive_group()
     how_many.add_argument("--all", action="store_true", help="every mutant of a kernel, not a sample (slow)")
-    how_many.add_argument("--sample", type=int, default=32, metavar="N", help="so many of a kernel file (default: 32)")
+    how_many.add_argument(
+        "--sample", type=int, default=SAMPLE, metavar="N", help=f"so many of a kernel file (default: {SAMPLE})"
+    )
     mutate.add_argument("--seen", action="store_true", help="say of kernels' mutants which comparison sees them")
     mutate.add_argument("--fine", action="store_true", help="with --seen: changes of the size of rounding")
     mutate.add_argument("--write", action="store_true", help="with --seen: keep the table, for pages")

@@ -69,12 +69,12 @@ EVEN = {"width": (16, 40)}
 PUBLIC = [
     Public(
         "append_", new_tokens, at=(9, 64, 4), sizes=EVEN | {"bits": (4, 7, 8)}, float32=("scale",),
-        wrap=in_copies("token"), differentiable=False, batch={"tokens": ""}, reference=f"{LESSON}.append_reference",
+        wrap=in_copies("token"), differentiable=False, reference=f"{LESSON}.append_reference",
         calls=[{}, dict(wrap=with_signs)], more=[*(dict(inputs=partial(new_tokens, 5, 40, bits)) for bits in (7, 8))],
     ),
     Public(
         "quantize_key_pages_", whole_pages, at=(3, 64), sizes=EVEN, float32=("scale",), wrap=in_copies("channel"),
-        differentiable=False, batch={"pages": ""}, reference=f"{LESSON}.quantize_key_pages_reference",
+        differentiable=False, reference=f"{LESSON}.quantize_key_pages_reference",
     ),
 ]  # fmt: skip
 HELPERS = {"dequantize_cache": "in PyTorch, to look at a cache"}
@@ -192,10 +192,12 @@ def _(X, beta, sigma):
 
 # ---------------------------------------------------------------- what is measured
 def append_cost(tokens, heads, width, size, bits, places):
-    """size: bytes of a number of x. places: bytes of the slots."""
+    """size: bytes of a number of x. places: bytes of the slots. A number is compared twice, moved and divided."""
     rows = tokens * heads
     written = rows * (width * bits // 8 + (8 if bits == 4 else 4))
-    return {"forward": dict(bytes_read=rows * width * size + places, bytes_written=written, operations=0)}
+    return {
+        "forward": dict(bytes_read=rows * width * size + places, bytes_written=written, operations=4 * rows * width)
+    }
 
 
 def cost(shape, dtype):

@@ -73,9 +73,9 @@ def _table(card: Card) -> dict[str, Any]:
         shared_memory_per_multiprocessor=card.shared + 1024, regs_per_multiprocessor=card.registers,
         max_threads_per_multi_processor=card.threads, total_memory=24 << 30, L2_cache_size=50 << 20,
     )  # fmt: skip
-    stream = types.SimpleNamespace(
-        cuda_stream=0, device=_HERE, synchronize=_nothing, wait_stream=_nothing, wait_event=_nothing, query=lambda: True
-    )
+    members = dict(cuda_stream=0, device=_HERE, query=lambda *_: True)
+    members |= dict.fromkeys(("synchronize", "wait_stream", "wait_event"), _nothing)
+    stream = type("Stream", (), members)()  # may be a key, as PyTorch's may
     event = types.SimpleNamespace(
         record=_nothing, wait=_nothing, synchronize=_nothing, query=lambda: True, elapsed_time=lambda other: 1.0
     )

@@ -1,5 +1,5 @@
 r"""
-# A cache of few bits: writing it
+# Writing a cache of few bits
 
 [Decoding](decode.py) reads the whole cache for each new token, and takes as long as its bytes take to arrive. Half or a
 quarter of the bits are half or a quarter of the bytes, so everybody who serves a long context quantizes its cache. A
@@ -79,14 +79,14 @@ def append_reference(cache, scale, x, slots, *, signs=None):
     page, slot = slots[kept].long() // cache.shape[1], slots[kept].long() % cache.shape[1]
     bits = cache.view(torch.uint8)
     bits[page, slot] = packed_reference(codes).view(torch.uint8)[kept]
-    scale[page, slot] = steps.squeeze(-2)[kept]
+    scale[page, slot] = steps.squeeze(-2)[kept].to(scale.dtype)
 
 
 def quantize_key_pages_reference(cache, scale, x, pages):
     codes, steps = quantized_reference(x, cache.dtype, dim=1)
     kept = pages >= 0
     cache[pages[kept].long()] = packed_reference(codes)[kept]
-    scale[pages[kept].long()] = steps.squeeze(1)[kept]
+    scale[pages[kept].long()] = steps.squeeze(1)[kept].to(scale.dtype)
 
 
 # ## From a row to its codes

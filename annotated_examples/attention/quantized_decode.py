@@ -1,5 +1,5 @@
 r"""
-# A cache of few bits: reading it
+# Attention to a cache of few bits
 
 [The cache](quantized_cache.py) holds codes, and attention wants numbers. To turn the cache back into bfloat16 first
 would read the few bytes, write the many, and read those: slower than a cache that was never quantized. So codes are

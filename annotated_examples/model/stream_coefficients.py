@@ -16,8 +16,8 @@ New on this page: a product with a few columns, whose kernel collects the sum of
 in which one load of a tile serves two products.
 
 **What it costs.** Reading the streams, which are large: 268 MB for 8192 tokens of 4 streams and 4096 channels in
-bfloat16. The product has 6.4 billion operations, 48 for each number of `x`, so memory decides, and the sum of squares
-needs no reading of its own. Backward reads `x` again and writes `dx`. This page has no times yet.
+bfloat16. The product has 6.4 billion operations, 48 for each number of `x`: few beside the two bytes that it takes. The
+sum of squares needs no reading of its own. Backward reads `x` again and writes `dx`. This page has no times yet.
 
 **Contract.** `x` is (…, n, C), float32, float16 or bfloat16, with n from 1 to 8, and any strides. Factors of products
 have the dtype of `x`, and sums are float32, as are all coefficients. Nobody adds to what another program adds to, so

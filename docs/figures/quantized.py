@@ -14,9 +14,9 @@ def bytes():
     sizes += [("four bits", 2 * bytes_of_a_row(WIDTH, 4))]
     # As FlashMLA stores it: 512 codes, a float32 for each 128 of them, 64 rotated numbers in bfloat16.
     latents = [("latent, bfloat16", (512 + 64) * 2), ("latent, e4m3", 512 + 4 * 4 + 64 * 2)]
-    heads, latent = Panel(176, f"A key and a value of {WIDTH} numbers"), Panel(126, "A latent of all heads")
+    heads, latent = Panel(192, f"A key and a value of {WIDTH} numbers"), Panel(142, "A latent of all heads")
     for panel, rows in ((heads, sizes), (latent, latents)):
-        bars(panel, 28, [(name, size, f"{size} bytes") for name, size in rows], "abg")
+        bars(panel, 44, [(name, size, f"{size} bytes") for name, size in rows], "abg")
     words = ", ".join(f"{name}: {size} bytes" for name, size in sizes + latents)
     return Picture(
         "What a token takes in the cache, steps and lowest values included. In eight bits the latent keeps its "
@@ -33,7 +33,7 @@ QUERY, KEYS = (1, 2, 0, -1), (((0, 1, 2, 15), 1.0, 3.0), ((15, 7, 0, 8), 0.5, -4
 @picture
 def folded():
     panel, words = Panel(226, "Two keys, one query"), []
-    for x, title in ((0, "codes"), (132, "· query"), (204, "· step"), (282, "+ lowest · sum")):
+    for x, title in ((0, "codes"), (132, "· query"), (204, "· step"), (278, "+ lowest · sum")):
         panel.text(x, 42, title, "small")
     panel.text(0, 190, f"query {', '.join(map(str, QUERY))}, sum {sum(QUERY)}".replace("-", "−"), "small")
     for row, (codes, step, lowest) in enumerate(KEYS):

@@ -1,8 +1,8 @@
 """# The step leaves the sum
 
-A cache holds codes. Key `j` stands for the numbers `lowest[j] + step[j] * codes[j, d]`. Decoding all of them would be a
-multiplication and an addition for each number. The kernel multiplies each query by the codes as they are, and adds the
-query's own numbers up:
+A cache holds codes, and key `j` stands for the numbers `lowest[j] + step[j] * codes[j, d]`. Decoding all of them would
+be a multiplication and an addition for each number. The kernel multiplies each query by the codes as they are, and adds
+the query's own numbers up:
 
     z[h, j] = sum over d of q[h, d] * codes[j, d]        q_sum[h] = sum over d of q[h, d]
 

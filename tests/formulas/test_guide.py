@@ -54,9 +54,8 @@ def test_every_key_of_the_front_matter_is_described():
 
 def test_the_guide_and_the_help_say_how_many_mutants_are_tried(capsys):
     from academy import cli
-    from academy.formulas.mutation.engine import SAMPLE
 
     with pytest.raises(SystemExit):
         cli.main(["mutate", "--help"])
-    assert f"a sample of {SAMPLE} a file" in " ".join(capsys.readouterr().out.split())
-    assert f"By default {SAMPLE} mutants of each file are tried" in " ".join(GUIDE.split())
+    assert f"so many of a kernel file (default: {cli.SAMPLE})" in " ".join(capsys.readouterr().out.split())
+    assert f"By default {cli.SAMPLE} mutants of each file are tried" in " ".join(GUIDE.split())

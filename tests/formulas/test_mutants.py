@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from academy.runtime import device
+from academy import cli
 from academy.formulas.mutation import engine, equations, seen
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants as kernels
@@ -26,7 +27,7 @@ QUICK = ("vector_add.py",)
     ids=lambda judge: judge.path.as_posix(),
 )
 def test_no_change_goes_unnoticed(judge):
-    score, problems = engine.score(PROJECT, judge, engine.SAMPLE if judge.path.suffix == ".py" else None)
+    score, problems = engine.score(PROJECT, judge, cli.SAMPLE if judge.path.suffix == ".py" else None)
     assert not problems, "\n".join(map(str, problems))
     assert score.caught or not engine.possible(PROJECT, judge)
 

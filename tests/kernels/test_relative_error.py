@@ -168,7 +168,8 @@ def test_the_rule_can_fail(as_on_a_card):
 #: Files that call the card's exponential itself, and what hides its error.
 HIDDEN = {
     "a weight in a sum, divided by the sum of all weights": """attention/causal_attention attention/flash_attention
-        attention/decode attention/mla attention/mla_decode attention/sparse_mla attention/sparse_decode common/paged
+        attention/decode attention/mla attention/mla_decode attention/sparse_mla attention/sparse_decode
+        attention/quantized_decode common/paged
         fast/flash_attention fast/flash_attention_backward fast/decode gluon/flash_attention
         gluon/flash_attention_backward classics/linear_cross_entropy sampling/sample fast/sample
         common/choosing ladders/flash_attention""",
