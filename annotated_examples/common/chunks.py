@@ -279,7 +279,7 @@ def decay_of_all(g):
 
 
 # Beside 16-bit numbers sums of the gates are exact enough, and cheaper: the hardware has an instruction for powers of
-# 2. A gate of −∞ would make ∞ − ∞ of a difference. One of −100 leaves 4 · 10⁻⁴⁴, which is as good as nothing.
+# two. A gate of −∞ would make ∞ − ∞ of a difference. One of −100 leaves 4 · 10⁻⁴⁴, which is as good as nothing.
 @triton.jit
 def decays_of_sums(g):
     # The sums, what is left of the state before the chunk, of each token at the chunk's end, and of that state there.

@@ -41,7 +41,7 @@ def check(project: Project, chosen: list[Path] | None, tags: Collection[str]) ->
             events, _ = scan(notes)
             wrong += [(event.pos, _HOME) for event in events if isinstance(event, Block) and event.display]
         result.problems += [Problem.at(shown, text, position, message) for position, message in wrong]
-        for lines in _texts(path, text):
+        for lines in _texts(path, text) if path.parent != project.root else ():  # README's is GitHub's Markdown
             found = lists.lists_after_text(lines) if lines else ()
             result.problems += [Problem.on(shown, text, line, message) for line, message in found]
     return result
