@@ -16,7 +16,7 @@
 # Nobody has written the right answers down. There is only a program that says how good an answer came out: a unit test,
 # a rule, a game. How does a model learn from that? Here a small transformer does, with kernels that you know: they draw
 # tokens, say how likely these were, and compute the loss. Then you find out what it costs if the kernels that write the
-# answers and those that learn from them differ in the last bit.
+# answers and those that learn from them don't compute the same bits.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
 # In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
@@ -91,6 +91,7 @@ def logits_of(model, tokens, operations=None, dtype=torch.float32):
 
 torch.manual_seed(0)
 model = GPT(config, EXACT).to(device.DEVICE)
+start = copy.deepcopy(model.state_dict())
 print(sum(each.numel() for each in model.parameters()), "parameters")
 
 # %% [markdown]
@@ -99,7 +100,7 @@ print(sum(each.numel() for each in model.parameters()), "parameters")
 # To let the model write its answers is called a **rollout**. One token after the other is
 # [drawn](../kernels/sampling/sample.md) from its probabilities, and
 # [its log-probability](../kernels/classics/token_logprobs.md) is noted. Large models keep keys and values in
-# [a cache](../kernels/attention/decode.md); four tokens are simply read again each time.
+# [a cache](../kernels/attention/decode.md); here the few tokens so far are simply read again each time.
 
 
 # %%
@@ -127,7 +128,7 @@ for answer in tokens:
 print("log-probabilities of the first:", [round(each, 2) for each in seen[0].tolist()])
 
 # %% [markdown]
-# An untrained model takes each day with about the same probability, a seventh, whose logarithm is −1.95.
+# An untrained model takes each day with a probability not far from a seventh, whose logarithm is −1.95.
 #
 # Why the logarithm, and not the probability? An answer is as likely as the product of its tokens. Such a product is soon
 # too small for a float. The sum of the logarithms isn't:
@@ -143,9 +144,10 @@ print("probability of 200 tokens:", half.prod().item(), " its logarithm:", round
 # differentiated is its **expectation**, $\sum_c p_c r_c$: the sum over all answers of probability times reward. Only the
 # probabilities depend on the weights. And the slope of $p_c$ is $p_c$ times the slope of $\log p_c$. So the slope of the
 # expectation is an average over draws again, that of *reward times the slope of the log-probability*. To draw some answers
-# and take that average is the whole idea. It is the second reason for logarithms.
+# and take that average is the whole idea, and the second reason for logarithms.
 #
-# With one day and seven logits all draws can be weighed, and there is nothing random in the comparison. Say Friday gets a
+# With one day and seven logits the average over all draws can be computed, each with its probability, and nothing in the
+# comparison is random. Say Friday gets a
 # reward of 11, and each other day one of 10:
 
 
@@ -171,10 +173,11 @@ for name, weights in (("the reward", r), ("the reward less its mean", r - b)):
     )
 
 # %% [markdown]
-# Both are right on average: the slopes themselves average to zero, since probabilities always sum to 1, and so a number
-# that is taken from all rewards changes nothing. But single draws are a different matter. With rewards around 10, *every*
-# answer that was drawn is made likelier, and only the average over very many of them says what was good. Such a number is
-# called a **baseline**, and the reward less the baseline is the **advantage**: how much better than expected it came out.
+# Both are right on average: the slopes themselves average to zero, since probabilities always sum to 1, and so it
+# changes nothing to subtract one number from all rewards. But single draws are a different matter. With rewards around
+# 10, *every* answer that was drawn is made likelier, and only the average over very many of them says what was good. A
+# number that is subtracted is called a **baseline**, and the reward less the baseline is the **advantage**: how much
+# better than expected it came out.
 #
 # Where does the baseline come from? PPO trains a second model to guess it. **GRPO** has each prompt answered several
 # times, and takes the mean reward of this **group**. An easy prompt gets a high baseline and a hard one a low one. If all
@@ -192,7 +195,7 @@ print(advantages_of(torch.tensor([1.0, 0.0, 0.0, 1.0, 0.4, 0.4, 0.4, 0.4]), 4).t
 
 # %% [markdown]
 # The mean contains the answer's own reward. With $n$ answers that makes the gradient $(n - 1)/n$ as long on average, in
-# the same direction. For two answers all pairs of draws can be weighed:
+# the same direction. For two answers the average over all pairs can be computed:
 
 # %%
 p = x.softmax(0)
@@ -214,7 +217,7 @@ print(f"cosine of the angle between them: {F.cosine_similarity(of_pairs, true, d
 #
 # [[figure: policy/clip]]
 #
-# But no ratio makes sixteen draws more than sixteen. Here rewards are coins: no day is better than another, and there is
+# But a ratio can't add to what a rollout knows: what its few draws say by luck is learned again in each update. Here rewards are coins: no day is better than another, and there is
 # nothing to learn. One rollout of sixteen days, twenty updates:
 
 
@@ -241,17 +244,18 @@ for name, clip in (("no clip:", (1.0, 1e6)), ("clip at 0.8 and 1.2:", (0.2, 0.2)
 
 # %% [markdown]
 # Without the clip the model is soon sure of the day that was lucky. With it, a token has no slope any more once its
-# ratio has left the band in the direction of its advantage. (A step may leave the band by some way, hence the 1.38; the
-# next ones don't push on.) The model stays near the one that wrote the answers. The clip says how far the data can be
+# ratio has left the band: above 1.2 if its advantage is positive, below 0.8 if it is negative. (An update may leave the
+# band by some way, hence the 1.38; the next ones don't push on.) The model stays near the one that wrote the answers. The clip says how far the data can be
 # trusted.
 #
 # ## Why there is a price for leaving
 #
-# The clip holds each step, and a thousand steps lead anywhere. A reward is rarely all that is wanted: a model that is
+# The clip holds the updates of one rollout, and a thousand rollouts lead anywhere. A reward is rarely all that is wanted: a model that is
 # rewarded for short answers ends up saying nothing. So one pays for the distance to a **reference**, the model before
 # training, with a price $\beta$. The distance is the Kullback-Leibler divergence, the expectation of
-# $\log p - \log q$, where $p$ is the model's probability and $q$ the reference's. At $p \sim q \, e^{r / \beta}$ the reward no longer outweighs the price: the reference, tilted
-# towards the reward.
+# $\log p - \log q$, where $p$ is the model's probability and $q$ the reference's. The best $p$ is proportional to
+# $q \, e^{r / \beta}$, the reference tilted towards the reward: there a little more reward costs as much as it brings,
+# and the slope of their difference is zero.
 
 # %%
 q, beta = torch.cos(torch.arange(len(DAYS), dtype=torch.float64)).softmax(0), 0.5
@@ -262,7 +266,7 @@ print(f"largest slope at the tilted reference: {slope.abs().max():.0e}")
 
 # %% [markdown]
 # In training only the drawn token is at hand, and of it $d = \log q - \log p$. There are several things to average. Here
-# are three, for a model near its reference; again all draws are weighed:
+# are three, for a model near its reference; again the averages are over all draws:
 
 # %%
 p, q = x.softmax(0), (x + 0.1 * torch.cos(torch.arange(len(DAYS), dtype=torch.float64))).softmax(0)
@@ -276,9 +280,10 @@ for name, k in (("−d", -d), ("d²/2", d.square() / 2), ("e^d − 1 − d", tor
 # %% [markdown]
 # The first is right on average, but its single draws are thirty times as large as what is measured, and about as
 # often negative as not. The second is calm and a little off. The third, **k3**, is right *and* calm, and never negative: $e^d - 1$
-# averages to zero, so it takes away what is random and adds nothing.
+# averages to zero, and goes up and down as $d$ does: subtracting it leaves the mean and takes most of the noise away.
 #
-# As written it fails in float32: $e^d - 1$ and $d$ are nearly equal. The kernel takes a series there.
+# As written it fails in float32: $e^d - 1$ and $d$ are nearly equal, and their difference has few digits left. The kernel
+# takes a series there.
 
 # %%
 for d in (1e-2, 1e-3, 1e-4):
@@ -320,8 +325,8 @@ def update(model, optimizer, tokens, seen, advantages, *, reference=None, beta=0
 # %% [markdown]
 # ## Change it
 #
-# Try six updates a step: the model is soon sure of itself, as the entropy says, and then stops learning before all is
-# right. A group of 2 has a poor baseline. With `beta = 0.5` the price outweighs the reward, and little is learned.
+# Try six updates a step: the model is sooner sure of itself, as the entropy says, and stops at a lower reward. A group of
+# 2 has a poor baseline. With `beta = 0.5` the price holds the model near the reference, and little is learned.
 
 # %% tags=["parameters"]
 steps = 14
@@ -330,6 +335,7 @@ updates, lr = 3, 2e-2
 beta = 0.0
 
 # %%
+model.load_state_dict(start)  # also where this cell runs again
 reference, optimizer = copy.deepcopy(model), AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.0)
 rewards, entropies, kept = [], [], []
 for step in range(steps):
@@ -346,7 +352,7 @@ notebook.curves("Mean reward of the answers of a step", {"reward": rewards})
 # %% [markdown]
 # Guessing gets a seventh. Which day comes next was never said, only how many were right.
 #
-# The entropy says how undecided the model is: at first log 7, which is 1.95 nats. It has to fall, since only one day is
+# The entropy says how undecided the model is: at first nearly log 7, which is 1.95 nats. It has to fall, since only one day is
 # right. Where many answers are good, an entropy that is nearly 0 early is a warning. A model that always writes the same
 # has nothing left to compare, and all its advantages are 0.
 #
@@ -404,12 +410,12 @@ print("the trainer's own call drifts by", max(drift.pop("the trainer's own call"
 notebook.curves("Off-policy drift: divergence of the trainer from its sampler", drift, "nats a token", log=True)
 
 # %% [markdown]
-# The axis is logarithmic. Only the same kernels on the same batch give exactly 0, which has no place on it. The last bit
+# The axis is logarithmic. Only the same bits give exactly 0, which has no place on it. The last bit
 # of a float32 is far down, bfloat16 and weights of 8 bits lie well above it. What a *step* of training changes lies above
 # them all; that is what ratio and clip are there for. And drift grows while the model learns: its logits grow, and what is
 # rounded off them does, too.
 #
-# So is the rest harmless? Three things speak against it.
+# So is a sampler of fewer bits harmless, if a step changes more? Three things speak against it.
 #
 # **It adds up.** The ratio of an answer is the product of its tokens' ratios. If the differences are independent from
 # token to token, the logarithm of the ratio of 1000 tokens is $\sqrt{1000}$ times as large as that of one. (If all of them err to
@@ -451,8 +457,10 @@ for name, sampler in list(SAMPLERS.items())[1:]:
     print(f"{name:20} off by {blind:.0e}, with ratios by {weighed:.0e}; noise of {draws:.0e} draws is as large")
 
 # %% [markdown]
-# One rollout has a few thousand draws, and its noise hides the bias. All rollouts of a training together have millions,
-# and it doesn't.
+# The last number says how much that is: as long as a training has fewer draws than that, its noise is larger than the
+# bias. So the last bit of a float32 is harmless, however long one trains. Of bfloat16 and of weights of 8 bits nothing
+# shows in one rollout, which has 84 draws above and 16,384 at real size. A training of a thousand such rollouts has
+# more than enough.
 #
 # **The loss doesn't see it.** A trainer that computes the old log-probabilities again, by itself, finds ratios of exactly
 # 1 in its first update. By its own account it is on-policy, and the bias stays.
@@ -464,8 +472,9 @@ for name, sampler in list(SAMPLERS.items())[1:]:
 # - **Cap the ratio** where the sampler is far off, with few bits or old weights. A token that it thought nearly
 #   impossible has an enormous ratio, and then that token alone is the gradient. `biased(…, most=1.001)` shows what a cap
 #   lets through.
-# - **Make the bits the same.** In both programs, take kernels in which a row doesn't depend on the batch. Then the drift
-#   is 0, and there is nothing to correct. This site's products are such kernels, if they are told their tiles:
+# - **Make the bits the same.** Both programs compute in the same dtype, with kernels in which a row doesn't depend on the
+#   batch, and a sampler with a cache adds up as the trainer does. Then the drift is 0, and there is nothing to correct.
+#   This site's matrix products are such kernels, if they are told their tiles:
 
 # %%
 a, weight = torch.randn(24, 64, device=device.DEVICE), torch.randn(64, 32, device=device.DEVICE)
@@ -488,7 +497,7 @@ print("log-probabilities alone:    ", int((alone != token_logprobs(logits, drawn
 #
 # `python benchmarks/reward.py` calls the functions of this chapter on a GPU, with the capstone of 124 million parameters
 # and its vocabulary of 65536, in bfloat16. The model first learns this site's text. Then it writes on from 32 places of
-# it, eight answers of 64 tokens for each, and is rewarded for tokens with a space: short words. A price of 0.05 holds it
+# it, eight answers of 64 tokens for each, and is rewarded for each token with a space in it, so for short words. A price of 0.05 holds it
 # to the text. On an H200:
 #
 # | what | measured |
