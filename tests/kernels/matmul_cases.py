@@ -145,23 +145,3 @@ class ProductTests:
             module.matmul_forward(randn(5, 5), randn(5, 5), **{**TILES, "GROUP_M": 0})
 
     # ------------------------------------------------------------ on a GPU
-
-    @pytest.mark.gpu
-    @pytest.mark.parametrize(
-        "shape", [(2048, 2048, 2048), (1000, 3000, 5000), (4096, 512, 4097), (257, 8200, 1000)], ids=str
-    )
-    @pytest.mark.parametrize("activation", [None, "silu"])
-    def test_large_shapes(self, module, shape, activation):
-        M, N, K = shape
-        for dtype in (torch.bfloat16, torch.float16):
-            inputs = dict(a=randn(M, K, dtype=dtype), b=randn(K, N, dtype=dtype))
-            right(module, module.matmul, inputs, activation, randn(M, N, dtype=dtype))
-
-    @pytest.mark.gpu
-    def test_offsets_beyond_32_bits(self, module):
-        """Row 70000 of a matrix whose rows lie 40000 elements apart starts past 2³¹."""
-        a = torch.zeros(70_000, 40_000, dtype=torch.bfloat16, device="cuda")[:, :32]
-        a[-3:] = randn(3, 32, dtype=torch.bfloat16)
-        b = randn(32, 16, dtype=torch.bfloat16)
-        exact = a[-3:].double() @ b.double()
-        torch.testing.assert_close(module.matmul(a, b)[-3:].double(), exact, rtol=2e-2, atol=2e-2)

@@ -100,6 +100,21 @@ def test_gradient_penalty(case):
     harness.assert_gradient_penalty_raises(case.load(), inputs_of(case), constant=case.module not in LINEAR)
 
 
+FORWARD_ONLY = {(each.module, each.function): each for each in reversed(ALL) if not each.differentiable}
+
+
+@pytest.mark.parametrize("case", FORWARD_ONLY.values(), ids=str)
+def test_without_a_backward_pass_a_gradient_is_refused(case):
+    """Of each input; where gradients are off nobody asks for one."""
+    function, inputs = case.load(), inputs_of(case)
+    for name in floating(inputs):
+        given = {**inputs, name: inputs[name].clone().requires_grad_()}
+        with pytest.raises(ValueError, match="requires a gradient, but .* has no backward pass"):
+            function(**given)
+        with torch.no_grad():
+            function(**given)
+
+
 @pytest.mark.parametrize("case", one_of_each(SEVERAL))
 def test_without_a_gradient_no_frame_is_entered(case, monkeypatch):
     def entered(*_):

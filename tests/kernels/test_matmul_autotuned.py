@@ -14,13 +14,11 @@ from triton.runtime.errors import InterpreterError
 
 from academy.runtime import device
 from academy.judge import accuracy
-from annotated_examples.common.activations import identity
 from annotated_examples.fast import matmul as fast
 from annotated_examples.tutorials import matmul_autotuned as lesson
-from operations import matmul_autotuned as benchmark
 from tests.kernels import harness, matmul_cases
 from tests.kernels.harness import Mutant, randn
-from tests.kernels.matmul_cases import ACTIVATIONS, TILES, ProductTests, right, tiled
+from tests.kernels.matmul_cases import ACTIVATIONS, ProductTests, right, tiled
 
 module = harness.modules(lesson, fast)
 BF16, FP16 = torch.bfloat16, torch.float16
@@ -39,7 +37,6 @@ FIXED = {
     lesson: dict(BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP_M=3, num_warps=4, num_stages=2),
     fast: dict(BLOCK_M=64, BLOCK_N=32, BLOCK_K=32, GROUP_M=3, num_warps=4, num_stages=3),
 }
-LARGE = dict(BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, GROUP_M=8, num_warps=8, num_stages=3)
 
 
 def options_of(configuration):
@@ -116,44 +113,6 @@ class TestMatmulAutotuned(ProductTests):
     def test_check_passes(self, module):
         for check in (check_last_wave, check_interleaved) if module is fast else (matmul_cases.reads_inside,):
             check(module)
-
-    def test_trials_leave_nothing_behind(self):
-        """A search runs the kernel many times on the same output, and the result is that of one run."""
-        a, b, c = randn(20, 18), randn(18, 20), torch.full((20, 20), 7.0, device=harness.DEVICE)
-        options = dict(ACTIVATION=identity, SAVE_Z=False, INPUT_PRECISION="ieee", **TILES)
-        with harness.unchanged(a=a, b=b):
-            for _ in range(3):
-                lesson.matmul_kernel[(4,)](a, b, c, c, 20, 20, 18, *a.stride(), *b.stride(), *c.stride(), **options)
-        accuracy.check("c after three runs", c, a @ b, a.double() @ b.double())
-
-    def test_given_tiles_are_used(self, module):
-        """No search, and the grid that belongs to these tiles: every program of it stores."""
-        a, b = randn(40, 24), randn(24, 40)
-        for size in (16, 32):
-            c = module.matmul_forward(a, b, **{**TILES, "BLOCK_M": size, "BLOCK_N": size})
-            accuracy.check("c", c, a @ b, a.double() @ b.double())
-
-    def test_benchmark_runs_what_its_lines_are_called(self, module):
-        """Sizes 128 to 4096 in steps of 128; each line computes what its name says."""
-        squares = [shape[0] for shape in benchmark.BENCH["shapes"] if len(set(shape)) == 1 and shape[0] <= 4096]
-        assert squares == list(range(128, 4097, 128))
-        line = benchmark.BENCH["variants"]["leaky_relu"]
-        assert line["eager_name"] == "cuBLAS + leaky_relu" and benchmark.BENCH["eager_name"] == "cuBLAS"
-        a, b = randn(16, 16), randn(16, 16)
-        expected = torch.nn.functional.leaky_relu(a @ b, 0.01)
-        for product in (line["call"](module.matmul)(a, b), line["eager"](a, b)):
-            torch.testing.assert_close(product, expected, rtol=1e-4, atol=1e-4)
-        for product in (module.matmul(a, b), benchmark.BENCH["eager"](a, b)):
-            torch.testing.assert_close(product, a @ b, rtol=1e-4, atol=1e-4)
-
-    @pytest.mark.gpu
-    @pytest.mark.parametrize("shape", [(2048, 2048, 2048), (1000, 3000, 5000), (4096, 512, 4097)], ids=str)
-    @pytest.mark.parametrize("activation", [None, "silu"])
-    def test_large_shapes(self, module, shape, activation):
-        M, N, K = shape
-        for dtype in (BF16, FP16):
-            inputs = dict(a=randn(M, K, dtype=dtype), b=randn(K, N, dtype=dtype))
-            right(module, tiled(module, **LARGE), inputs, activation, randn(M, N, dtype=dtype))
 
 
 # ---------------------------------------------------------------- the search, on a GPU

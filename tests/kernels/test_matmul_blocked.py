@@ -4,17 +4,15 @@ import pytest
 import torch
 
 from academy.runtime import device
-from academy.judge import accuracy
 from annotated_examples.tutorials import matmul_blocked as lesson
 from tests.kernels import addresses, harness
-from tests.kernels.harness import DTYPES, Mutant, randn
+from tests.kernels.harness import Mutant, randn
 from tests.kernels.matmul_cases import long_sums_right
 
 TILES = dict(BLOCK_M=16, BLOCK_N=16, BLOCK_K=16)
 
 MUTANTS = [
     Mutant("mismatched K unchecked", "contract(x=x, y=y)", "pass"),
-    Mutant("gradient silently missing", 'checks.no_gradient("matmul", x=x, y=y)', "pass"),
 ]  # fmt: skip
 if device.INTERPRET:  # out-of-bounds reads change no result: only the interpreter can be asked for the addresses
     MUTANTS += [
@@ -23,15 +21,8 @@ if device.INTERPRET:  # out-of-bounds reads change no result: only the interpret
     ]
 
 
-def assert_right(function, x, y):
-    with harness.unchanged(x=x, y=y), harness.fenced_allocations():
-        z = function(x, y)
-    assert z.dtype == x.dtype
-    accuracy.check("z", z, x @ y, x.double() @ y.double())
-
-
 def check(module):
-    """No lane that isn't masked reads outside. Sizes that don't fit are refused, and a gradient."""
+    """No lane that isn't masked reads outside. Sizes that don't fit are refused."""
     try:
         if device.INTERPRET:
             x, y = randn(20, 18), randn(18, 20)
@@ -40,8 +31,6 @@ def check(module):
         words = r"y must have as many rows as x has columns, 4, got shapes \(3, 4\) and \(5, 2\)"
         with pytest.raises(ValueError, match=words):
             module.matmul(randn(3, 4), randn(5, 2))
-        with pytest.raises(ValueError, match="y requires a gradient, but matmul has no backward pass"):
-            module.matmul(randn(3, 4), randn(4, 2).requires_grad_())
     except pytest.fail.Exception as error:
         raise AssertionError(str(error)) from error
 
@@ -62,12 +51,6 @@ def test_float16_sums_are_formed_in_float32():
     """4096 ones: a float16 sum would stop at 2048."""
     ones = torch.ones(16, 4096, dtype=torch.float16, device=harness.DEVICE)
     assert (lesson.matmul(ones, ones.T) == 4096).all()
-
-
-def test_no_gradient_needed_under_no_grad():
-    x = randn(3, 4).requires_grad_()
-    with torch.no_grad():
-        assert not lesson.matmul(x, randn(4, 2)).requires_grad
 
 
 @pytest.mark.parametrize(
@@ -91,17 +74,3 @@ def test_bad_arguments(x, y, error, words):
 def test_bad_tile_size():
     with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 24"):
         lesson.matmul_forward(randn(5, 5), randn(5, 5), BLOCK_N=24)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-def test_large_shapes(dtype):
-    assert_right(lesson.matmul, randn(1000, 515, dtype=dtype), randn(515, 2049, dtype=dtype))
-
-
-@pytest.mark.gpu
-def test_offsets_beyond_32_bits():
-    x = torch.zeros(70_000, 40_000, dtype=torch.bfloat16, device="cuda")[:, :32]
-    x[-3:] = randn(3, 32, dtype=torch.bfloat16)
-    y = randn(32, 16, dtype=torch.bfloat16)
-    torch.testing.assert_close(lesson.matmul(x, y)[-3:], x[-3:] @ y, rtol=2e-2, atol=2e-2)

@@ -7,14 +7,14 @@ The traps of kernels for MXFP8, MXFP4 and NVFP4, and the check or mutant ("…")
 2. Scales that overflow into the byte of NaN (zero blocks of NVFP4): `two_scales_at_their_ends`, "infinity is 448".
 3. PyTorch's cast to `float8_e8m0fnu` rounds to nearest, so no scale is made by it:
    `test_pytorchs_cast_to_an_exponent_rounds_to_nearest`.
-4. The largest magnitude in bfloat16: `in_float32`.
-5. As a maximum of floats, which drops a NaN: `not_a_number_stays_in_its_group`, "infinity in the scale".
-6. Which of two codes is in the low half: `every_way`, "halves swapped", "halves stored the other way".
-7. Shifts of eight bits: "shifted in eight bits". Negative zero: `zeros_and_extremes`, "negative zero".
-8. Every tie of four bits: `all_numbers_near_codes`, "ties upwards".
+4. The largest magnitude in bfloat16: `edges_of_scales`.
+5. As a maximum of floats, which drops a NaN: `not_a_number_stays_in_its_group`.
+6. Which of two codes is in the low half: `every_way`, and the cases of four bits in operations/.
+7. Shifts of eight bits: `each_code_under_each_scale`. Negative zero: `zeros_and_extremes`, "negative zero".
+8. Every tie of four bits: `all_numbers_near_codes`.
 9. Scales that are read where none is, and where a byte of 255 may lie: `nothing_behind_the_end`.
-10. Groups along the wrong dimension, and strides that are ignored: `layouts`, "stride of a scale",
-    "stride of a column".
+10. Groups along the wrong dimension, and strides that are ignored: the judge's layouts; of codes, `layouts_of_codes`,
+    "stride of a scale".
 11. Scales of NVFP4 that clip, underflow or are subnormal; a tensor of zeros: `two_scales_at_their_ends`,
     "a tensor of zeros", "the smallest tensor scale".
 12. Multiplying by a reciprocal or dividing, which changes ties: `ties_under_two_scales`.
@@ -30,7 +30,7 @@ from academy.judge.fences import Fences
 from annotated_examples.common import mx
 from annotated_examples.mx import microscaling as lesson
 from tests.kernels import harness
-from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.harness import DTYPES, Mutant, randn
 from tests.kernels.test_quantize import exact_sr
 
 DEVICE = harness.DEVICE
@@ -122,14 +122,16 @@ def beside(*numbers):
 
 
 def edges_of_scales(module):
-    """Largest magnitudes at each border between two exponents, and one bit to each side: a logarithm would be off."""
-    for exponent in (-126, -125, -120, -60, -9, -1, 0, 1, 2, 8, 9, 60, 126, 127):
-        for mantissa in (1.0, 1.25, 1.5, 1.625, 1.75, 1.875, 1.9375, 1.96875):
-            largest = beside(mantissa * 2.0**exponent)
-            x = largest[:, None] * torch.tensor([1, 0.5, -0.25, 0.1, 0, -1, 0.75, 0.3], device=DEVICE)
-            for dtype, scaling in EVERY:
-                assert_equal(module, x, dtype, scaling)
-            assert_equal_nvfp4(module, x)
+    """Largest magnitudes at each border between two exponents, and one bit to each side: a logarithm would be off, and
+    so would be what is rounded to bfloat16 on the way."""
+    mantissas = torch.tensor([1.0, 1.25, 1.5, 1.625, 1.75, 1.875, 1.9375, 1.96875])
+    exponents = torch.tensor([-126, -125, -120, -60, -9, -1, 0, 1, 2, 8, 9, 60, 126, 127])
+    group = torch.tensor([1, 0.5, -0.25, 0.1, 0, -1, 0.75, 0.3], device=DEVICE)
+    borders = [beside(*torch.ldexp(mantissas, exponent).tolist())[:, None] * group for exponent in exponents]
+    for x in borders:
+        assert_equal_nvfp4(module, x)
+    for dtype, scaling in EVERY:
+        assert_equal(module, torch.cat(borders), dtype, scaling, BLOCK_M=64)
 
 
 def all_numbers_near_codes(module):
@@ -147,7 +149,7 @@ def all_numbers_near_codes(module):
         x = torch.cat([torch.full_like(numbers[:, :1], largest), numbers], 1)
         for power in (-60.0, 0.0, 60.0):
             for scaling in lesson.SCALINGS:
-                assert_equal(module, x * 2.0**power, dtype, scaling)
+                assert_equal(module, x * 2.0**power, dtype, scaling, BLOCK_M=64)
     q = module.quantize_mx_forward(
         torch.tensor([[6, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]], device=DEVICE), FP4, "rceil", GROUP=8
     )[0]
@@ -164,38 +166,16 @@ def ties_under_two_scales(module):
         assert_equal_nvfp4(module, x)
 
 
-def smaller_by_two_to_the_sixty(module):
-    """No epsilon: the same codes, and an exponent that is smaller by sixty."""
-    x = randn(5, 24)
-    for dtype, scaling in EVERY:
-        q, byte = module.quantize_mx_forward(x, dtype, scaling, GROUP=8)
-        small, small_byte = module.quantize_mx_forward(x * 2.0**-60, dtype, scaling, GROUP=8)
-        assert same(q, small) and torch.equal(byte - 60, small_byte)
-    q, block, per_tensor = module.quantize_nvfp4_forward(x, GROUP=8)
-    small = module.quantize_nvfp4_forward(x * 2.0**-60, GROUP=8)
-    assert same(q, small[0]) and same(block, small[1]) and torch.equal(per_tensor * 2.0**-60, small[2])
-
-
-def in_float32(module):
-    """The largest magnitude isn't rounded to the dtype of x, nor to bfloat16 on the way."""
-    for dtype in DTYPES:
-        every_way(module, randn(5, 24, dtype=dtype))
-    x = torch.full((1, 8), 1.99609375, device=DEVICE)  # bfloat16 makes it 2
-    assert module.quantize_mx_forward(x, E4M3, "floor", GROUP=8)[1].item() == 127 - 8
-
-
-def layouts(module):
-    """Strides count, and groups lie along the last dimension, whichever is contiguous."""
-    x = randn(13, 24) * 3.0 ** torch.arange(13, device=DEVICE)[:, None]
-    for layout in LAYOUTS.values():
-        every_way(module, layout(x))
-    square = randn(24, 24) * 3.0 ** torch.arange(24, device=DEVICE)
-    every_way(module, square.t())
-    q, scale = module.quantize_mx_forward(square.t(), FP4, "rceil", GROUP=8)
+def layouts_of_codes(module):
+    """Strides of codes and of their scales count."""
+    x = randn(24, 24) * 3.0 ** torch.arange(24, device=DEVICE)
+    q, scale = module.quantize_mx_forward(x.t(), FP4, "rceil", GROUP=8)
     assert q.is_contiguous() and scale.is_contiguous()
-    spread = harness.strided(scale), harness.strided(q)
     wanted = lesson.dequantize_mx_reference(q, scale, torch.float32, GROUP=8)
-    for one, other in ((q, scale), (spread[1], spread[0]), (q.t().contiguous().t(), scale.t().contiguous().t())):
+    for one, other in (
+        (harness.strided(q), harness.strided(scale)),
+        (q.t().contiguous().t(), scale.t().contiguous().t()),
+    ):
         assert torch.equal(module.dequantize_forward(one, other, None, torch.float32, GROUP=8), wanted)
 
 
@@ -255,7 +235,7 @@ def two_scales_at_their_ends(module):
 
 
 def stochastic(module):
-    """By the Philox word of each element's index; right on average; what is a code never moves."""
+    """By the Philox word of each element's index; what is a code never moves."""
     x = torch.cat(
         [
             (randn(4, 24) * 2).clamp(-6, 6),
@@ -270,17 +250,6 @@ def stochastic(module):
         assert torch.equal(lesson.fp4_reference(q).cpu(), exact_sr(x.cpu(), 2**40 + 3, 1, 0, 6.0))
     other = module.quantize_mx_forward(x, FP4, "rceil", 5, GROUP=8)[0]
     assert not torch.equal(q, other)
-    for value in (0.1, 0.6, 1.2, 2.7, 4.1, 5.9):
-        x = torch.full((256, 128), value, device=DEVICE)
-        x[:, ::8] = 6.0
-        drawn = (
-            lesson.fp4_reference(module.quantize_mx_forward(x, FP4, "rceil", 11, GROUP=8)[0])
-            .view(-1, 8)[:, 1:]
-            .double()
-        )
-        codes = drawn.unique()
-        spread = float(codes.max() - codes.min())
-        assert len(codes) == 2 and abs(float(drawn.mean()) - value) < 5 * spread / 2 / drawn.numel() ** 0.5, value
     codes = torch.tensor([*lesson.E2M1, *lesson.E2M1], device=DEVICE).view(1, 16)
     assert torch.equal(lesson.fp4_reference(module.quantize_mx_forward(codes, FP4, "rceil", 5, GROUP=16)[0]), codes)
     x = randn(5, 24)
@@ -299,9 +268,7 @@ CHECKS = [
     edges_of_scales,
     all_numbers_near_codes,
     ties_under_two_scales,
-    smaller_by_two_to_the_sixty,
-    in_float32,
-    layouts,
+    layouts_of_codes,
     nothing_behind_the_end,
     each_code_under_each_scale,
     two_scales_at_their_ends,
@@ -313,48 +280,25 @@ test_check = harness.check_test(lesson, CHECKS)
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
 MUTANTS = [
-    (tails, Mutant("scales behind the last group", "mask = (offs_m < M)[:, None] & (offs_g < K // GROUP)[None, :]\n    tl.store(", "mask = (offs_m < M)[:, None] & (offs_g < K)[None, :]\n    tl.store(", count=2)),
     (tails, Mutant("scales of every tile in one place", "offs_g = tile_k.to(tl.int64) * (BLOCK_K // GROUP)", "offs_g = 0 * (BLOCK_K // GROUP)", count=2)),
-    (tails, Mutant("a smaller exponent", "groups * inverse[:, :, None], (BLOCK_M", "groups * inverse[:, :, None] * 0.5, (BLOCK_M")),
-    (tails, Mutant("no tensor scale in the group's", "exact = tl.div_rn(tl.div_rn(bits.to(tl.float32, bitcast=True), 6.0), per_tensor)", "exact = tl.div_rn(bits.to(tl.float32, bitcast=True), 6.0)")),
-    (tails, Mutant("the exact scale divides", "inverse = tl.div_rn(1.0, decoded * per_tensor)", "inverse = tl.div_rn(1.0, exact * per_tensor)")),
-    (ties_under_two_scales, Mutant("divided", "groups * inverse[:, :, None])", "tl.div_rn(groups, (decoded * per_tensor)[:, :, None] + 0 * groups))")),
     (not_a_number_stays_in_its_group, Mutant("codes under NaN", 'tl.where(byte == 255, float("nan"), ((254', "tl.where(byte == 255, 1.0, ((254")),
     (not_a_number_stays_in_its_group, Mutant("infinity is 448", 'tl.where(bits >= 0x7F800000, float("nan"), exact)', "exact")),
-    (not_a_number_stays_in_its_group, Mutant("a tensor with an infinity", 'return tl.where(bits >= 0x7F800000, float("nan"), scale)', "return scale")),
     (two_scales_at_their_ends, Mutant("zero divides", "tl.where((decoded == 0)[:, :, None], 0.0, groups * inverse[:, :, None])", "groups * inverse[:, :, None]")),
     (two_scales_at_their_ends, Mutant("the smallest tensor scale", "6.018531076210112e-36", "1.1754943508222875e-38")),
     (zeros_and_extremes, Mutant("a tensor of zeros", "scale = tl.where(bits == 0, 1.0, scale)", "scale = scale")),
-    (layouts, Mutant("stride of a column", "offs_k[None, :] * stride_xk", "offs_k[None, :]", count=2)),
-    (layouts, Mutant("stride of a scale", "offs_g[None, :] * stride_sk", "offs_g[None, :]")),
-    (layouts, Mutant("stride of a code", "offs_q[None, :] * stride_qk", "offs_q[None, :]")),
-    (layouts, Mutant("a transposed tensor's largest", "amax_kernel[grid](x.contiguous(), amax", "amax_kernel[grid](x, amax")),
-    (nothing_behind_the_end, Mutant("rows of the tile", "mask = (offs_m < M)[:, None] & (offs_q < K // 2)[None, :]", "mask = (offs_m < M + 16)[:, None] & (offs_q < K // 2)[None, :]", count=2)),
-    (each_code_under_each_scale, Mutant("one scale for all", "scale = scale.to(tl.float32) * tl.load(tensor_scale_ptr)", "scale = scale.to(tl.float32)")),
-    (stochastic, Mutant("random bits of the tile", "index = offs_m[:, None] * K + offs_k[None, :]", "index = tl.arange(0, BLOCK_M)[:, None] * K + offs_k[None, :]")),
+    (layouts_of_codes, Mutant("stride of a scale", "offs_g[None, :] * stride_sk", "offs_g[None, :]")),
+    (layouts_of_codes, Mutant("stride of a code", "offs_q[None, :] * stride_qk", "offs_q[None, :]")),
 ]  # fmt: skip
 HELPERS = [
     (edges_of_scales, Mutant("rounded up at the largest mantissa", "& 0x7FFFFF) > LARGEST", "& 0x7FFFFF) >= LARGEST")),
-    (edges_of_scales, Mutant("eight bits' mantissa", "0x400000 if MANTISSA == 1 else 0x600000", "0x600000")),
     (edges_of_scales, Mutant("even without rounding", "bits + (1 << (22 - MANTISSA))", "bits")),
     (edges_of_scales, Mutant("even with a bit too many", "1 << (22 - MANTISSA)", "1 << (23 - MANTISSA)")),
     (zeros_and_extremes, Mutant("an exponent below zero", "tl.minimum(tl.maximum(byte, 0), 254)", "tl.minimum(byte, 254) & 255")),
-    (not_a_number_stays_in_its_group, Mutant("infinity in the scale", "bits >= 0x7F800000", "bits > 0x7F800000")),
     (each_code_under_each_scale, Mutant("byte 0 is zero", "tl.maximum(byte.to(tl.int32) << 23, 0x00400000)", "byte.to(tl.int32) << 23")),
     (each_code_under_each_scale, Mutant("byte 255 is infinite", 'tl.where(byte == 255, float("nan"),', "tl.where(byte == 999, 0.0,")),
-    (each_code_under_each_scale, Mutant("shifted in eight bits", "byte.to(tl.int32) << 23", "(byte << 7).to(tl.int32) << 16")),
-    (each_code_under_each_scale, Mutant("sign lost", "| ((code & 8) << 28)", "| 0")),
-    (each_code_under_each_scale, Mutant("halves swapped", "tl.interleave(packed & 15, packed >> 4)", "tl.interleave(packed >> 4, packed & 15)")),
-    (each_code_under_each_scale, Mutant("subnormal as normal", "tl.where(exponent == 0, mantissa,", "tl.where(exponent == 9, mantissa,")),
-    (tails, Mutant("halves stored the other way", "low | (high << 4)", "high | (low << 4)")),
     (not_a_number_stays_in_its_group, Mutant("a code for NaN", "tl.where(v != v, 0, code | sign)", "code | sign")),
     (zeros_and_extremes, Mutant("negative zero", "tl.where(v != v, 0, code | sign)", "tl.where((v != v) | (v == 0), 0, code | sign)")),
-    (all_numbers_near_codes, Mutant("steps of one", "power * 4194304.0", "power * 8388608.0")),
-    (all_numbers_near_codes, Mutant("wider steps from one on", "0x7F800000, 0x3F800000)", "0x7F800000, 0x3F000000)")),
-    (all_numbers_near_codes, Mutant("equal steps from two on", "0x7F800000, 0x3F800000)", "0, 0x3F800000)")),
-    (all_numbers_near_codes, Mutant("one code for each power", "(bits >> 22) - 298", "(bits >> 23) - 149")),
     (edges_of_scales, Mutant("nothing saturates", "+ (bits & 7), 7)", "+ (bits & 7), 15)")),
-    (all_numbers_near_codes, Mutant("ties upwards", "(size + power * 4194304.0)", "(size * 1.0000001 + power * 4194304.0)")),
 ]  # fmt: skip
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 test_mutant_of_helpers_is_caught = harness.mutant_test(mx, HELPERS, within=lesson)
@@ -492,12 +436,3 @@ test_bad_codes_of_nvfp4 = harness.refused_test(
     dict(q=CODES["q"], block_scale=torch.zeros(4, 2).to(E4M3), per_tensor_scale=torch.ones(())),
     lesson.dequantize_nvfp4,
 )
-
-
-def test_gradients_are_refused():
-    x = harness.leaf(randn(4, 32))
-    for call in (lesson.quantize_mx, lesson.quantize_nvfp4):
-        with pytest.raises(ValueError, match="^x requires a gradient"):
-            call(x)
-        with torch.no_grad():
-            call(x)

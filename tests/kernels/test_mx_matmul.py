@@ -341,9 +341,3 @@ test_bad_arguments = harness.refused_test(
     lesson.mx_matmul,
     fast.mx_matmul,
 )
-
-
-@BOTH
-def test_gradients_are_refused(module):
-    with pytest.raises(ValueError, match="^a requires a gradient"):
-        module.mx_matmul(**FINE | dict(a=harness.leaf(FINE["a"])))

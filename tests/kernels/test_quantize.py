@@ -17,16 +17,16 @@ codes:
 Then those of quantizing:
 
 8. A row, a block, a tensor of zeros, 0 / 0: `zeros_and_small_numbers`, "zero divided by zero".
-9. An epsilon that flattens small numbers: `smaller_by_two_to_the_sixty`, "epsilon".
+9. An epsilon that flattens small numbers: `zeros_and_small_numbers`, "epsilon".
 10. 448 divided by a tiny magnitude is infinite: `zeros_and_small_numbers`, "subnormal scale".
 11. Infinity and NaN, and the groups beside theirs: `not_a_number_stays_in_its_group`, "infinity in the scale".
-12. The largest magnitude or the scale in bfloat16: `scale_in_float32`.
+12. The largest magnitude or the scale in bfloat16: `edges_of_powers_of_two`.
 13. Rounding twice, by way of float16: `all_numbers_near_codes`, one bit beside each border.
 14. Scales stored under the mask of a tile's own rows: `scales_end_with_the_rows`, "mask of the tile's own rows".
 15. Strides of scales: `scales_of_blocks_decoded`, `test_strides_of_scales`; of the input: `strides_count`.
 16. Subnormal codes decoded as normal ones: `each_code_decoded`.
 17. The same random bits at each launch, or misaligned below the smallest normal number: `stochastic_by_the_word`,
-    `stochastic_on_average`, `random_bits_belong_to_elements`, "subnormal like normal".
+    `random_bits_belong_to_elements`, "subnormal like normal".
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
@@ -141,23 +141,6 @@ def all_numbers_near_codes(module):
         assert same_codes(q, lesson.quantize_fp8_delayed_reference(numbers, one, dtype=dtype)[0]), dtype
 
 
-def smaller_by_two_to_the_sixty(module):
-    """No epsilon: the same codes, and scales smaller by the same factor."""
-    x = randn(9, 19)
-    for granularity in lesson.GRANULARITIES:
-        q, scale = launched(module, x, granularity, E4M3, False, 8)
-        small, small_scale = launched(module, x * 2.0**-60, granularity, E4M3, False, 8)
-        assert same_codes(q, small) and torch.equal(scale * 2.0**-60, small_scale), granularity
-
-
-def scale_in_float32(module):
-    """Neither the largest magnitude nor the scale is rounded to the dtype of x, nor to bfloat16 on the way."""
-    for dtype in DTYPES:
-        every_way(module, randn(13, 21, dtype=dtype))
-    x = torch.full((2, 8), 1.99609375, device=DEVICE)  # bfloat16 makes it 2
-    assert torch.equal(launched(module, x, "row", E4M3, True, 8)[1], torch.full((2, 1), 2.0**-7, device=DEVICE))
-
-
 def strides_count(module):
     for layout in LAYOUTS.values():
         every_way(module, layout(randn(13, 21)))
@@ -226,19 +209,6 @@ def stochastic_by_the_word(module):
             assert torch.equal(q.cpu().float(), wanted), (dtype, granularity)
 
 
-def stochastic_on_average(module):
-    """The mean of 65536 draws is the number itself, within five standard deviations; what is a code never moves."""
-    for value in (0.0007, 0.0155, 1.03, 17.3, 447.9):
-        x = torch.full((65536,), value, device=DEVICE)
-        x[0] = 448.0
-        drawn = module.quantize_fp8(x, "tensor", seed=11)[0][1:].double()
-        codes = drawn.unique()
-        spread = float(codes.max() - codes.min())
-        assert len(codes) == 2 and abs(float(drawn.mean()) - value) < 5 * spread / 2 / 65535**0.5, value
-    codes = torch.arange(127, dtype=torch.uint8).view(E4M3).float().to(DEVICE)
-    assert torch.equal(module.quantize_fp8(codes, "tensor", seed=5)[0].float(), codes)
-
-
 def random_bits_belong_to_elements(module):
     """Not to blocks, granularities or launches; and another seed gives other ones."""
     x = randn(9, 40)
@@ -282,14 +252,11 @@ CHECKS = [
     not_a_number_stays_in_its_group,
     edges_of_powers_of_two,
     all_numbers_near_codes,
-    smaller_by_two_to_the_sixty,
-    scale_in_float32,
     strides_count,
     scales_end_with_the_rows,
     each_code_decoded,
     scales_of_blocks_decoded,
     stochastic_by_the_word,
-    stochastic_on_average,
     random_bits_belong_to_elements,
     delayed_saturates,
     a_scale_that_is_none,
@@ -328,7 +295,7 @@ HELPERS = [
     (zeros_and_small_numbers, Mutant("zero divided by zero", "tl.where(bits == 0, 1.0, scale)", "scale")),
     (zeros_and_small_numbers, Mutant("exponent below the normal ones", "tl.maximum(exponent, -126) + 127", "tl.maximum(exponent, -127) + 127")),
     (zeros_and_small_numbers, Mutant("subnormal scale", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale += 0.0")),
-    (smaller_by_two_to_the_sixty, Mutant("epsilon", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale = tl.maximum(scale, 1e-12)")),
+    (zeros_and_small_numbers, Mutant("epsilon", "scale = tl.maximum(scale, 1.1754943508222875e-38)", "scale = tl.maximum(scale, 1e-12)")),
     (not_a_number_stays_in_its_group, Mutant("infinity in the scale", "bits >= 0x7F800000", "bits > 0x7F800000")),
     (stochastic_by_the_word, Mutant("random bits too many", "word >> (32 - CUT)", "word >> (31 - CUT)")),
     (stochastic_by_the_word, Mutant("subnormal like normal", "bits < ((127 + LOWEST) << 23), count", "bits < (1 << 23), count")),
@@ -433,11 +400,3 @@ def test_a_scale_is_named_on_request(monkeypatch):
     monkeypatch.setenv("ACADEMY_DEBUG", "1")
     with pytest.raises(ValueError, match="^scale must be finite"):
         lesson.quantize_fp8_delayed(FINE["x"], torch.zeros((), device=DEVICE))
-
-
-def test_gradients_are_refused():
-    x = harness.leaf(randn(4, 4))
-    with pytest.raises(ValueError, match="^x requires a gradient"):
-        lesson.quantize_fp8(x)
-    with torch.no_grad():
-        lesson.quantize_fp8(x)

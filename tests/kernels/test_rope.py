@@ -87,20 +87,6 @@ def test_check_passes():
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
 
 
-@pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
-@pytest.mark.parametrize("BLOCK_H", [1, 2, 16])
-def test_block_sizes(BLOCK_H, interleaved):
-    inputs, angles = heads(2, 5, 3, 3, 10), tables(3, 6)
-    with harness.fenced_allocations():
-        results = lesson.rope_forward(**inputs, **angles, interleaved=interleaved, BLOCK_H=BLOCK_H, num_warps=2)
-        back = lesson.rope_backward(*results, **angles, interleaved=interleaved, BLOCK_H=BLOCK_H)
-    for y, right in zip(results, lesson.rope_reference(**inputs, **angles, interleaved=interleaved)):
-        torch.testing.assert_close(y, right)
-    # Turned back, they are what they were.
-    for y, x in zip(back, inputs.values()):
-        torch.testing.assert_close(y, x)
-
-
 @pytest.mark.parametrize("dtypes", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float16)], ids=str)
 def test_tables_of_another_dtype(dtypes):
     dtype, of_tables = dtypes
@@ -113,14 +99,6 @@ def test_q_and_k_of_different_dtypes():
     for y, x in zip(results, (q, k)):
         exact = lesson.turned_reference(x.double(), *angles.values(), False)
         accuracy.check("turned", y, lesson.turned_reference(x, *angles.values(), False), exact)
-
-
-def test_each_sequence_at_positions_of_its_own():
-    inputs, angles = heads(3, 2, 1, 4, 8), tables(4, 8, B=3)
-    assert_right(lesson, inputs, angles, upstream=randn(3, 3, 4, 8))
-    alone = lesson.rope(*(x[1:2] for x in inputs.values()), angles["cos"][1], angles["sin"][1])
-    for y, part in zip(lesson.rope(**inputs, **angles), alone):
-        assert torch.equal(y[1:2], part)
 
 
 def test_features_that_are_not_turned_keep_their_bits():
@@ -146,14 +124,6 @@ def test_only_one_result_used(used):
         for f in (lesson.rope, lesson.rope_reference)
     )
     harness.assert_right(*pair, inputs, randn(1, 2, 3, 8))
-
-
-def test_worked_example_turns_back_what_it_turned(monkeypatch):
-    results, turn = [], lesson.turn
-    monkeypatch.setattr(lesson, "turn", lambda *a, **k: results.append((a, turn(*a, **k))) or results[-1][1])
-    lesson.EXAMPLE()
-    for before, after in zip(results[1][0][:2], results[2][1]):
-        torch.testing.assert_close(after, before, rtol=1e-6, atol=1e-5)
 
 
 # ---------------------------------------------------------------- errors
@@ -193,17 +163,6 @@ def test_bad_tile_size():
 
 
 # ---------------------------------------------------------------- on a GPU only
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
-@pytest.mark.parametrize("layout", [tokens_first, torch.Tensor.contiguous], ids=["tokens first", "heads first"])
-@pytest.mark.parametrize(("shape", "R"), [((8, 32, 8, 4096, 128), 128), ((4, 12, 12, 2048, 96), 64)], ids=str)
-def test_large_shapes(shape, R, layout, interleaved):
-    inputs = {n: layout(v) for n, v in heads(*shape, dtype=torch.bfloat16).items()}
-    B, H, Hk, T, D = shape
-    upstream = layout(randn(B, H + Hk, T, D, dtype=torch.bfloat16))
-    assert_right(lesson, inputs, tables(T, R), interleaved, upstream)
 
 
 @pytest.mark.gpu

@@ -255,28 +255,6 @@ def test_every_place_is_written_once():
             assert len(written) == len(set(written)), f"{function.name} stores twice into one tensor"
 
 
-def everything(logits):
-    weights, experts = lesson.route(logits, 3, score="sigmoid", bias=torch.ones(logits.shape[1], device=DEVICE))
-    loss = lesson.load_balancing_loss(logits, experts) + lesson.router_z_loss(logits)
-    (gradient,) = torch.autograd.grad(weights.square().sum() + loss, logits)
-    return [weights, experts, *lesson.sort_by_expert(experts, logits.shape[1]), loss, gradient]
-
-
-@pytest.mark.parametrize("times", harness.TIMES)
-def test_the_same_bits_every_time(times):
-    logits = harness.leaf(randn(70, 24) if times == 3 else randn(8192, 256))
-    first = everything(logits)
-    for _ in range(times - 1):
-        assert all(torch.equal(one, other) for one, other in zip(first, everything(logits)))
-
-
-@pytest.mark.gpu
-def test_more_than_2_to_31_logits():
-    logits = torch.zeros(2**31 // 4096 + 5, 4096, dtype=torch.bfloat16, device=DEVICE)
-    logits[-1, -1] = 1
-    assert lesson.route(logits, 2)[1][-1].tolist() == [4095, 0]
-
-
 FINE = torch.ones(4, 6, device=DEVICE)
 BAD = [
     (TypeError, "logits", dict(logits=[1.0])),

@@ -2,13 +2,13 @@
 
 The traps of samplers in use, and the check or mutant ("…") that holds each:
 
-1. More than k are kept where logits tie: `ties`, "ties kept beyond k", "ties counted anew in each chunk".
+1. More than k are kept where logits tie: `ties`, and top-k's cases in operations/sample.py.
 2. The row's stride is taken for its width: the judge's `test_hostile_inputs`.
-3. NaN in a row reads outside, or is lost and another number doubled: `not_a_number`, "NaN drawn from".
+3. NaN in a row reads outside, or is lost and another number doubled: `not_a_number`.
 4. A row of −∞ alone: `nothing_to_draw`, "a row of minus infinity drawn from".
 5. p = 1 drops what the float32 sum doesn't reach: `all_of_it`, "p of one left to the sum".
 6. A threshold that is estimated keeps everything of a peaked row: ours is exact; `peaked`.
-7. Lanes behind the end are counted: `sizes`, where no width is a power of two; "lanes behind the end count".
+7. Lanes behind the end are counted: `lanes_behind_the_end`, "lanes behind the end count".
 8. A random number of 0 or 1: `ends_of_the_random_numbers`, "a random number of 1", "a random number of 0".
 9. The temperature in bfloat16: `temperatures`, "divided in half precision".
 10. Rounded random numbers make many tokens equal, and the first wins: `noise_is_exact`, "rounded near 1".
@@ -90,14 +90,9 @@ def assert_drawn(module, logits, temperature=1.0, top_k=None, top_p=None):
 # ---------------------------------------------------------------- checks, which mutants have to fail
 
 
-def every_way(module):
-    logits = harness.nan_fenced(randn(4, 53, scale=3.0))
-    for top_k, top_p in WAYS:
-        assert_kept(module, logits, top_k, top_p)
-        assert_drawn(module, logits, 1.0, top_k, top_p)
-    for tiles in (dict(BLOCK_V=32, BITS=1), dict(BLOCK_V=16, BITS=4), dict(BLOCK_V=64, BITS=8)):
-        assert_kept(module, logits, 9, 0.6, **tiles)
-    assert_kept(module, -1000 - logits.abs(), 20, 0.5)  # no lane behind the end may be the largest
+def lanes_behind_the_end(module):
+    """Trap 7: none may be the largest, or count."""
+    assert_kept(module, harness.nan_fenced(-1000 - randn(4, 53).abs()), 20, 0.5)
 
 
 def ties(module):
@@ -105,29 +100,15 @@ def ties(module):
     rows = [[2, 1, 2, 2, 1, 0, 2, 2, 1, 2], [0.0, -0.0, 0.0, -0.0, -1, 0.0, -0.0, -2, 0.0, -0.0], [3] * 10]
     logits = make([*rows, [-1, -2, -2, -1, -2, -3, -2, -2, -1, -2]])
     for BLOCK_V in (4, 16):
-        for top_k in (1, 2, 5, 6, 9, 10, 11):
+        for top_k in (1, 2, 5, 9, 11):
             kept = assert_kept(module, logits, top_k, BLOCK_V=BLOCK_V, BITS=4)
             assert kept.tolist() == [min(top_k, 10)] * 4
-        for top_p in (0.05, 0.32, 0.71, 0.97):
+        for top_p in (0.32, 0.97):
             for top_k in (None, 3, 7):
                 assert_kept(module, logits, top_k, top_p, BLOCK_V=BLOCK_V, BITS=8)
     assert module.sample(logits, 1, temperature=0).tolist() == [0, 0, 0, 0]
     almost = make([[0.0] + [-0.01 * (row + 1)] * 15 for row in range(32)])  # p of what rounding may take for all of it
     assert bool((filtered(module, almost, 12, 1 - 2.0**-24, BITS=8).isfinite().sum(-1) <= 12).all())
-
-
-def sizes(module):
-    """Trap 7: one token, two, and numbers that are no multiple of anything; k beyond the row."""
-    for V in (1, 2, 3, 15, 17, 33, 100):
-        logits = randn(2, V, scale=2.0) - 5.0
-        for top_k in (1, V, V + 1, 2**40):
-            assert_kept(module, logits, top_k)
-        assert_kept(module, logits, None, 0.55)
-        assert_kept(module, logits, V + 1, 0.55)
-        assert_drawn(module, logits)
-    logits = randn(1, 5000, scale=4.0)
-    assert_kept(module, logits, 77, 0.9)
-    assert_drawn(module, logits, 1.3, 4999, 0.99)
 
 
 def lists(module):
@@ -139,11 +120,9 @@ def lists(module):
     alike = torch.arange(208.0, device=DEVICE).expand(2, 208) * 1e-3  # hardly anything can be left out
     ties = torch.arange(208, device=DEVICE).expand(2, 208) % 7 * 0.5
     for logits in (spread, one_lane, alike, ties):
-        for top_k in (1, 15, 16, 17, 207):  # more than there are lanes, too
-            assert_kept(module, logits, top_k, **tiles)
+        for top_k in (1, 16, 207):  # more than there are lanes, too
             assert_kept(module, logits, top_k, 0.637, **tiles)
-        for top_p in (1e-3, 0.31, 0.8731, 0.9977):
-            assert_kept(module, logits, None, top_p, **tiles)
+        assert_kept(module, logits, None, 0.8731, **tiles)
         seed = torch.tensor(SEED, device=DEVICE)
         for top_k, top_p in ((9, None), (None, 0.9213), (30, 0.8)):
             tokens = module.sample_forward(logits, seed, 0.7, *module.of_all_rows(logits, top_k, top_p), **tiles)
@@ -164,7 +143,7 @@ def own_k_for_each_row(module):
 def not_a_number(module):
     """Trap 3: the row with NaN gives no token, and other rows don't notice."""
     for bad in (NAN, -NAN):
-        for place, ways in ((0, WAYS[:2]), (13, WAYS[2:4]), (36, WAYS[4:])):
+        for place, ways in ((0, WAYS[:1]), (36, WAYS[1:3])):
             logits = randn(3, 37)
             logits[1, place] = bad
             for top_k, top_p in ways:
@@ -255,23 +234,6 @@ def noise_is_exact(module):
     assert len(noise(module, torch.arange(0, 512) * 64).unique()) == 512
 
 
-def draws_depend_on_nothing_else(module):
-    """Neither on tiles, dtype, layout nor the rows beside; on all 63 bits of the seed; and on the row's number."""
-    logits = randn(3, 301).bfloat16().float()
-    wanted = module.sample(logits, SEED)
-    for BLOCK_V in (4, 16, 128, 512):
-        options = module.of_all_rows(logits, None, None)
-        seed = torch.tensor(SEED, device=DEVICE)
-        assert torch.equal(module.sample_forward(logits, seed, 1.0, *options, BLOCK_V=BLOCK_V), wanted)
-    assert torch.equal(module.sample(logits.bfloat16(), SEED), wanted)
-    assert torch.equal(module.sample(logits[:2], SEED), wanted[:2])
-    assert torch.equal(module.sample(logits, torch.tensor(SEED, device=DEVICE)), wanted)
-    even = torch.zeros(8, 1001, device=DEVICE)
-    drawn = [module.sample(even, 2**bit).tolist() for bit in range(0, 63, 6)]
-    assert len(set(map(tuple, drawn))) == len(drawn) and all(len(set(tokens)) > 5 for tokens in drawn)
-    assert torch.equal(module.sample(even, SEED), lesson.sample_reference(even, SEED))
-
-
 def chi_square(drawn, probability):
     """How far the counts are from what was to be expected, in standard deviations of the sum of squares."""
     wanted = probability * len(drawn)
@@ -282,21 +244,9 @@ def chi_square(drawn, probability):
     return float((total - free) / (2 * free) ** 0.5)
 
 
-def on_average(module):
-    """The shares of the tokens drawn are their probabilities, at a temperature, with what isn't kept left out."""
-    logits = make([[0.0, 2.0, 1.0, -1.0, 2.0, 0.5, -3.0, 1.5]])
-    for rows, temperature, top_k, top_p in ((400, 1.0, None, None), (100, 1.7, 5, None)):
-        rows = rows if DEVICE.type == "cpu" else 2**16
-        drawn = module.sample(logits.expand(rows, 8), 5, temperature=temperature, top_k=top_k, top_p=top_p)
-        kept, shifted = lesson.kept_reference(logits, top_k, top_p, temperature)
-        probability = torch.softmax(torch.where(kept, shifted, -INF), -1)[0].cpu()
-        assert chi_square(drawn, probability) < 5
-
-
 CHECKS = [
-    every_way,
+    lanes_behind_the_end,
     ties,
-    sizes,
     own_k_for_each_row,
     not_a_number,
     nothing_to_draw,
@@ -306,8 +256,6 @@ CHECKS = [
     temperatures,
     ends_of_the_random_numbers,
     noise_is_exact,
-    draws_depend_on_nothing_else,
-    on_average,
 ]
 
 
@@ -346,46 +294,22 @@ def test_which_rows_are_shared():
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
 MUTANTS = [
-    (not_a_number, Mutant("trap 3: NaN drawn from", "tl.max(nan, axis=0) > 0", "tl.max(nan, axis=0) > 1")),
     (nothing_to_draw, Mutant("trap 4: a row of minus infinity drawn from", 'nan | (row_max == float("-inf"))', "nan")),
     (all_of_it, Mutant("trap 5: p of one left to the sum", "None if top_p is None or top_p == 1 else float(top_p)", "None if top_p is None else float(top_p)")),
-    (every_way, Mutant("trap 7: lanes behind the end count", 'offs_v < V, other=float("-inf")).to(tl.float32)\n        largest', "offs_v < V, other=0.0).to(tl.float32)\n        largest")),
+    (lanes_behind_the_end, Mutant("trap 7: lanes behind the end count", 'offs_v < V, other=float("-inf")).to(tl.float32)\n        largest', "offs_v < V, other=0.0).to(tl.float32)\n        largest")),
     (lists, Mutant("a list beside its room", "list_ptr += row * V", "list_ptr += row * 2 * V", count=2)),
-    (lists, Mutant("light ones that are needed", "(1.0 - p) * 0.5 * whole", "(1.0 - p) * 50.0 * whole")),
-    (lists, Mutant("the least one isn't searched", "above = tl.maximum(least, 1) - 1", "above = tl.maximum(least, 1)")),
-    (lists, Mutant("the place of another lane", "token = tl.where(score > best, offs_v, token)", "token = tl.where(score > best, start + tl.arange(0, BLOCK_V), token)")),
     (ends_of_the_random_numbers, Mutant("trap 8: a random number of 1", "tl.minimum((word.to(tl.float32) + 0.5) * 2.0**-32, LARGEST_BELOW_ONE)", "(word.to(tl.float32) + 0.5) * 2.0**-32")),
     (ends_of_the_random_numbers, Mutant("trap 8: a random number of 0", "word.to(tl.float32) + 0.5", "word.to(tl.float32)")),
     (noise_is_exact, Mutant("trap 10: rounded near 1", "tl.where(w == 1.0, v, -tl.log(w) * v / (1.0 - w))", "-tl.log(tl.minimum(w, LARGEST_BELOW_ONE))")),
-    (ties, Mutant("p of what top-k drops, too", "row_max, threshold, left, k_ptr", "row_max, threshold * 0, left, k_ptr")),
-    (every_way, Mutant("p of one instead of the whole", "target = p * whole", "target = p + 0.0 * whole")),
-    (ties, Mutant("needed ones rounded down", "tl.ceil((target", "tl.floor((target")),
-    (ties, Mutant("those at the threshold weigh nothing", "tl.where(left > 0, tied, 0.0)", "0.0 * tied")),
     (own_k_for_each_row, Mutant("the first row's k", "k_ptr += row * stride_k", "k_ptr += 0 * stride_k", count=2)),
-    (sizes, Mutant("more than there are", "tl.minimum(tl.maximum(tl.load(k_ptr), 1), V)", "tl.maximum(tl.load(k_ptr), 1)")),
-    (draws_depend_on_nothing_else, Mutant("every row draws the same", "row * tl.cdiv(V, 4)", "0 * row")),
-    (draws_depend_on_nothing_else, Mutant("every chunk draws the same", "offs_v // 4", "offs_v % 64 // 4")),
-    (draws_depend_on_nothing_else, Mutant("words in another order", "tl.where(which == 0, w0, w1)", "tl.where(which == 0, w1, w0)")),
-    (draws_depend_on_nothing_else, Mutant("counters meet", "tl.cdiv(V, 4)", "(V // 4)")),
     (temperatures, Mutant("draws at a temperature of 0", "temperature, top_k, top_p = 1.0, 1, None", "temperature = 1.0")),
-    (sizes, Mutant("the last chunk wins", "token = tl.where(score > best", "token = tl.where(score > float(\"-inf\")")),
-    (every_way, Mutant("what isn't kept is drawn", 'score = tl.where(keep, score, float("-inf"))', "score = score + 0.0")),
 ]  # fmt: skip
 
 #: Of what it shares with the selection of keys.
 SHARED = [
-    (ties, Mutant("trap 1: ties kept beyond k", "((tie == 1) & (rank <= left))", "(tie == 1)")),
-    (ties, Mutant("trap 1: ties counted anew in each chunk", "rank = seen + tl.cumsum", "rank = tl.cumsum")),
-    (ties, Mutant("the last of those that tie", "tl.cumsum(tie, axis=0)", "tl.cumsum(tie, axis=0, reverse=True)")),
     (ties, Mutant("zeros with a sign", "tl.where(x == 0.0, 0.0, x).to(tl.int32", "x.to(tl.int32")),
-    (lists, Mutant("the list begins anew with each chunk", "n += tl.sum(wanted, axis=0)", "n = tl.sum(wanted, axis=0)")),
-    (lists, Mutant("places of the chunk", "(key.to(tl.int64) << 32) | offs_v", "(key.to(tl.int64) << 32) | (offs_v - start)")),
-    (lists, Mutant("the least one isn't listed", "(key >= least)", "(key > least)")),
     (temperatures, Mutant("trap 9: divided in half precision", "tl.where(x == row_max, 0.0, x - row_max) / temperature", "tl.where(x == row_max, 0.0, x - row_max).to(tl.bfloat16).to(tl.float32) / temperature")),
-    (every_way, Mutant("negative logits the other way round", "tl.where(bits < 0, ~bits, bits ^", "tl.where(bits < 0, bits, bits ^")),
-    (every_way, Mutant("signed keys", "key_of(x), 0)", "key_of(x) ^ 0x80000000, 0)")),
-    (every_way, Mutant("one digit too many", "tl.sum(reached.to(tl.int32), axis=0) - 1", "tl.sum(reached.to(tl.int32), axis=0)")),
-    (ties, Mutant("what is beyond, of the last round", "beyond = tl.maximum(beyond, tl.max(", "beyond = tl.maximum(0.0, tl.max(")),
+    (ties, Mutant("negative logits the other way round", "tl.where(bits < 0, ~bits, bits ^", "tl.where(bits < 0, bits, bits ^")),
     (nothing_to_draw, Mutant("infinity less infinity", "tl.where(x == row_max, 0.0, x - row_max)", "(x - row_max)")),
 ]  # fmt: skip
 
@@ -395,13 +319,6 @@ test_mutant_of_what_is_shared_is_caught = harness.mutant_test(choosing, SHARED, 
 
 
 # ---------------------------------------------------------------- values and shapes
-
-
-def test_a_vocabulary_of_150000():
-    torch.manual_seed(0)
-    logits = randn(1, 151_936, dtype=torch.bfloat16, scale=4.0)
-    assert_kept(lesson, logits, 50)
-    assert_kept(lesson, logits, None, 0.9)
 
 
 def test_logits_that_differ_in_the_last_bit():
@@ -440,25 +357,6 @@ def test_long_rows_are_drawn_evenly():
     assert bool((best[:, 0] > best[:, 1]).all())
 
 
-@pytest.mark.gpu
-def test_the_same_bits_every_time():
-    logits = randn(64, 151_936, scale=3.0)
-    wanted = lesson.filter_logits(logits, top_p=0.9), lesson.sample(logits, 3, top_k=1000, top_p=0.9)
-    for _ in range(50):
-        assert torch.equal(lesson.filter_logits(logits, top_p=0.9), wanted[0])
-        assert torch.equal(lesson.sample(logits, 3, top_k=1000, top_p=0.9), wanted[1])
-    assert torch.equal(wanted[1], lesson.sample_reference(logits, 3, top_k=1000, top_p=0.9))
-
-
-@pytest.mark.gpu
-def test_more_than_2_to_31_elements():
-    rows = 2**31 // 2**18 + 2
-    logits = torch.zeros(rows, 2**18, dtype=torch.bfloat16, device=DEVICE)
-    logits[-1, -3] = 50.0
-    assert lesson.sample(logits, 3)[-1] == 2**18 - 3
-    assert lesson.filter_logits(logits, top_k=1)[-1].isfinite().nonzero().tolist() == [[2**18 - 3]]
-
-
 # ---------------------------------------------------------------- errors
 
 
@@ -470,7 +368,6 @@ test_bad_arguments = harness.refused_test(
         (TypeError, "logits", dict(logits=torch.ones(2, 3, dtype=torch.float64, device=DEVICE))),
         (ValueError, "logits", dict(logits=torch.ones((), device=DEVICE))),
         (ValueError, "logits", dict(logits=torch.ones(1, device=DEVICE).expand(2, 2**18 + 1))),
-        (ValueError, "logits", dict(logits=torch.ones(2, 3, device=DEVICE, requires_grad=True))),
         (ValueError, "top_k", dict(top_k=0)),
         (ValueError, "top_k", dict(top_k=-1)),
         (TypeError, "top_k", dict(top_k=2.0)),
