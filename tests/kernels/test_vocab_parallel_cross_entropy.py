@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from academy.judge import accuracy
-from annotated_examples.common import logits
 from annotated_examples.common import ranks as shared
 from annotated_examples.distributed import vocab_parallel_cross_entropy as lesson
 from annotated_examples.distributed import vocab_parallel_entropy as entropy
@@ -98,20 +97,6 @@ def test_losses_and_gradients(cuts, options):
 # ---------------------------------------------------------------- what the mutants have to get past
 
 
-def smoothed(module):
-    assert_right(module, randn(6, 21, scale=3), random_labels(cuts=UNEVEN), **OPTIONS["smoothing"])
-
-
-def squared(module):
-    assert_right(module, randn(6, 21, scale=3), random_labels(cuts=UNEVEN), **OPTIONS["z_loss"])
-
-
-def common_offset(module):
-    """Logits around ten thousand: what is sent must be relative to the largest, or the digits of the loss are gone."""
-    for offset in (1e4, -1e4):
-        assert_right(module, randn(6, 21) + offset, random_labels(cuts=UNEVEN), **OPTIONS["smoothing"])
-
-
 def enormous(module):
     """The lowest number, with which a maximum starts, minus these is minus infinity."""
     assert_right(module, randn(6, 21).abs() * 1e33, random_labels(cuts=UNEVEN), **OPTIONS["smoothing"])
@@ -158,13 +143,6 @@ def out_of_range_is_nan(module):
     assert not logits.grad[[0, 4]].isnan().any()
 
 
-def no_valid_label(module):
-    logits = harness.leaf(randn(4, 21))
-    loss = module.vocab_parallel_cross_entropy(logits, torch.full((4,), -100, device=DEVICE), **OPTIONS["smoothing"])
-    loss.backward()
-    assert loss.item() == 0 and bool((logits.grad == 0).all()), "no valid label: loss and gradients must be 0"
-
-
 def divided_by_the_number_of_all(module):
     """With other rows on other ranks, the mean divides by the labels of all: `n_items`."""
     logits, labels = randn(8, 21), random_labels(8)
@@ -177,50 +155,26 @@ def divided_by_the_number_of_all(module):
     torch.testing.assert_close(sum(parts), whole)
 
 
-def gradient_penalty_raises(module):
-    labels = random_labels()
-    for function in (module.vocab_parallel_cross_entropy,):
-        harness.assert_gradient_penalty_raises(lambda x, f=function: f(x, labels), dict(x=randn(6, 21)))
-
-
 CHECKS = [
-    smoothed,
-    squared,
-    common_offset,
     enormous,
     capped,
     labels_on_the_edges,
     nothing_but_minus_infinity,
     padded,
     out_of_range_is_nan,
-    no_valid_label,
     divided_by_the_number_of_all,
-    gradient_penalty_raises,
 ]
 test_check = harness.check_test(lesson, CHECKS)
 
 
 MUTANTS = [
-    (smoothed, Mutant("smoothing by the local vocabulary", "target += smoothing / vocab * width", "target += smoothing")),
-    (smoothed, Mutant("mean log-probability of the local columns", "+= smoothing / vocab * total", "+= smoothing / width * total")),
-    (smoothed, Mutant("gradient by the local vocabulary", "+ smoothing / vocab\n", "+ smoothing / N\n")),
-    (common_offset, Mutant("columns before not moved", "total += moved + ", "total += ")),
     (enormous, Mutant("nothing is zero times infinity", "tl.where(start > 0, start * (row_max - new_max), 0.0)", "start * (row_max - new_max)")),
     (capped, Mutant("slope forgotten", "dz * weight * slope", "dz * weight")),
-    (squared, Mutant("z-loss has no gradient", "p * (2.0 * tl.cast(z_loss, ", "p * (0.0 * tl.cast(z_loss, ")),
-    (labels_on_the_edges, Mutant("a label of another rank is clamped to column 0", "here = (label >= 0) & (label < width)", "here = label < width")),
-    (labels_on_the_edges, Mutant("label not moved to the shard", "to(tl.int64) - first\n", "to(tl.int64)\n")),
-    (labels_on_the_edges, Mutant("gradient: label not moved to the shard", "offs_n == label - first", "offs_n == label")),
-    (smoothed, Mutant("sums relative to different numbers", "other=0.0) * factor", "other=0.0)")),
     (nothing_but_minus_infinity, Mutant("an empty shard starts at minus infinity", "    row_max = LOWEST\n", '    row_max = -float("inf")\n')),
-    (padded, Mutant("padding counts in the softmax", "mask = offs_n < width", "mask = offs_n >= 0")),
     (padded, Mutant("padding has a gradient", "counts = (offs_n < width) & ", "counts = ")),
     (out_of_range_is_nan, Mutant("a label that no rank has goes unnoticed", 'loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))', "pass")),
-    (no_valid_label, Mutant("mean over no label", "(count.clamp(min=1) if n_items is None else count)", "count")),
     (labels_on_the_edges, Mutant("ignored row has a loss", "loss = tl.where(label == ignore_index, 0.0, loss)", "pass")),
     (labels_on_the_edges, Mutant("ignored row has a gradient", " & (label != ignore_index)", "")),
-    (smoothed, Mutant("gradient over the logits", "dlogits = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)", "dlogits = logits.detach()")),
-    (gradient_penalty_raises, Mutant("penalty loses its term", "    @autograd.once_differentiable\n", "")),
 ]  # fmt: skip
 test_mutant = mutant_test(lesson, MUTANTS)
 
@@ -261,12 +215,6 @@ def assert_entropy_right(module, logits, cuts=UNEVEN, vocab=None, scaling=0.0):
     accuracy.check("dlogits", actual["dlogits"], pytorch["dlogits"], exact["dlogits"])
 
 
-def spread(module):
-    for cuts in CUTS.values():
-        assert_entropy_right(module, randn(5, 21, scale=3), cuts)
-    assert_entropy_right(module, randn(5, 21) + 1e4, EMPTY)
-
-
 def impossible_entries(module):
     """Entries of probability 0: zero times minus infinity, forward and backward."""
     logits = randn(3, 21)
@@ -283,21 +231,15 @@ def entropy_scaled(module):
     assert_entropy_right(module, randn(4, 21), scaling=1.7)
 
 
-ENTROPY_CHECKS = [spread, impossible_entries, entropy_padded, entropy_scaled]
+ENTROPY_CHECKS = [impossible_entries, entropy_padded, entropy_scaled]
 test_entropy = harness.check_test(entropy, ENTROPY_CHECKS)
 
 
 ENTROPY_MUTANTS = [
-    (impossible_entries, Mutant("zero times infinity in the gradient", "tl.where(p == 0.0, 0.0, p * (", "tl.where(p < 0.0, 0.0, p * (")),
     (entropy_padded, Mutant("padding has a gradient", "tl.where(offs_n < width, dx, 0.0)", "dx")),
     (entropy_scaled, Mutant("slope forgotten", "slope = scaling", "slope = 1.0")),
 ]  # fmt: skip
-SUM_MUTANTS = [
-    (spread, Mutant("the mean logit doesn't move", "(weighted + shift * row_sum) * factor", "weighted * factor")),
-    (impossible_entries, Mutant("zero times infinity", "tl.where(e > 0.0, (z - new_max) * e, e)", "(z - new_max) * e")),
-]
 test_entropy_mutant = mutant_test(entropy, ENTROPY_MUTANTS)
-test_mutant_of_the_shared_sums = mutant_test(logits, SUM_MUTANTS, within=entropy)
 
 
 # ---------------------------------------------------------------- public functions, on one rank
@@ -319,15 +261,6 @@ def test_smoothing_is_pytorch_s():
     logits, labels = randn(6, 21), random_labels()
     ours = lesson.vocab_parallel_cross_entropy(logits, labels, label_smoothing=0.2)
     torch.testing.assert_close(ours, torch.nn.functional.cross_entropy(logits, labels, label_smoothing=0.2))
-
-
-@pytest.mark.parametrize("shape", [(0, 10), (2, 0, 10)], ids=str)
-def test_empty(shape):
-    logits = harness.leaf(randn(*shape))
-    labels = torch.empty(shape[:-1], dtype=torch.long, device=DEVICE)
-    loss = lesson.vocab_parallel_cross_entropy(logits, labels) + entropy.vocab_parallel_entropy(logits).sum()
-    loss.backward()
-    assert loss.item() == 0 and logits.grad.shape == shape
 
 
 @pytest.mark.parametrize(
