@@ -11,12 +11,11 @@ The traps of kernels that multiply scaled codes, and the check or mutant ("…")
 1. Sums that are never promoted: `positive_sums`, "never promoted", on a card; `test_promotion_is_compiled` without one.
 2. `max_num_imprecise_acc` that is larger than a step: the launchers pass no more, and `scales_belong_to_parts_of_k`
    has steps of 32, 64 and 128.
-3. A mask that is computed before the loop over K: "mask of the first step", with a K that ends within a step.
+3. A mask that is computed before the loop over K: `odd_sizes`, with a K that ends within a step, and the formulas.
 4. Scales that are read where none is: `not_a_number_stays_in_its_row`, with NaN before and behind.
-5. Scales of the step of a loop, not of the part of K: `scales_belong_to_parts_of_k`, "scales of a step".
-6. A tile over two columns of blocks: `tiles_wider_than_a_block`, "one scale for a tile's columns".
-7. Scales of rows and columns exchanged: `odd_sizes`, "scales exchanged". Encoded for decoded: "encoded instead of
-   decoded".
+5. Scales of the step of a loop, not of the part of K: `scales_belong_to_parts_of_k`.
+6. A tile over two columns of blocks: `tiles_wider_than_a_block`.
+7. Scales of rows and columns exchanged, encoded for decoded: `odd_sizes`, and the formulas.
 8. Vectors for rows and for columns, both at once: every check of the recipe "row".
 9. A tile's last columns stored into the next row: "columns stored past the end", in memory that is fenced.
 10. `b` row by row, `a` transposed, any strides: `strides_count`, "stride of a column".
@@ -201,18 +200,6 @@ def extreme_scales(module):
     torch.testing.assert_close(out, wanted, rtol=1e-5, atol=0)
 
 
-def more_rows_than_a_few(module):
-    """Several tiles in each direction for each of the fast version's programs, and a width that no descriptor takes.
-
-    With fast sums, too: on Hopper those have a kernel of their own, which others use for all sums.
-    """
-    for N in (72, 41):
-        for recipe in lesson.RECIPES:
-            assert_right(module, 100, 200, N, recipe, GROUP=64)
-            assert_right(module, 100, 200, N, recipe, bias=randn(N))
-            assert_right(module, 100, 200, N, recipe, bias=randn(N), use_fast_accum=True)
-
-
 CHECKS = [
     odd_sizes,
     formats_mixed,
@@ -225,7 +212,6 @@ CHECKS = [
     bias_after_the_scales,
     rounded_once,
     extreme_scales,
-    more_rows_than_a_few,
 ]
 BOTH = pytest.mark.parametrize("module", (lesson, fast), ids=("lesson", "fast"))
 
@@ -254,14 +240,7 @@ def promoted(module):
                 if recipe == "block":
                     scale_b = scale_b.repeat_interleave(16, 1)[:, :N]
                 given = a, b, scale_a, scale_b
-                if out_dtype == torch.float32:
-                    assert_near(out, *given, "block" if blocks else recipe, bias, GROUP=32)
-                else:
-                    wanted = lesson.scaled_matmul_reference(
-                        *given, recipe="block" if blocks else recipe, bias=bias, GROUP=32, out_dtype=torch.float64
-                    )
-                    largest = float(wanted.abs().max())
-                    torch.testing.assert_close(out.double(), wanted, rtol=1e-2, atol=1e-3 * largest)
+                assert_near(out, *given, "block" if blocks else recipe, bias, GROUP=32)
 
 
 def test_promoted():
@@ -270,16 +249,8 @@ def test_promoted():
 
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
 
-SCALES = "(scale_a[:, None] * scale_b[None, :])"
 BIAS = "        c += tl.load(bias_ptr"
 MUTANTS = [
-    (scales_belong_to_parts_of_k, Mutant("scales of a step", "(k * BLOCK_K // GROUP).to", "(k + 0 * GROUP).to")),
-    (tiles_wider_than_a_block, Mutant("one scale for a tile's columns", "+ offs_n // GROUP_N * stride_bn", "+ offs_n // BLOCK_N * stride_bn")),
-    (odd_sizes, Mutant("mask of the first step", "(offs_c < columns)[None, :]", "(offs_c % 16 < columns)[None, :]")),
-    (odd_sizes, Mutant("scales exchanged", f"c = acc * {SCALES}", "c = acc * (scale_b[:, None] * scale_a[None, :])")),
-    (odd_sizes, Mutant("encoded instead of decoded", f"c = acc * {SCALES}", f"c = acc / {SCALES}")),
-    (odd_sizes, Mutant("only the last step", "acc = tl.dot(a, b, acc, max", "acc = tl.dot(a, b, acc * 0.0, max")),
-    (odd_sizes, Mutant("scale of a only", f"acc += product * {SCALES}", "acc += product * scale_a[:, None]")),
     (strides_count, Mutant("scales side by side", "offs_m * stride_scale_a", "offs_m * (stride_scale_a > 0)")),
     (strides_count, Mutant("stride of a column", "offs_c[None, :] * stride_c", "offs_c[None, :]")),
     (rows_far_apart, Mutant("offsets of 32 bits", "offs_r[:, None] * stride_r", "(offs_r[:, None] * stride_r).to(tl.int32)")),
@@ -288,31 +259,12 @@ MUTANTS = [
     (bias_after_the_scales, Mutant("bias scaled", BIAS, BIAS.replace("+=", "+= scale_b[None, :] *"))),
     (rounded_once, Mutant("rounded before the bias", BIAS, BIAS.replace("c +=", "c = c.to(tl.float16).to(tl.float32) +"))),
 ]  # fmt: skip
-OF_FAST = [
-    (more_rows_than_a_few, Mutant("a step that isn't there", "b_desc.load([start_n, k * BLOCK_K]).T", "b_desc.load([start_n, 0 * k]).T")),
-    (more_rows_than_a_few, Mutant("both halves alike", "c_desc.store([start_m, start_n + half], right)", "c_desc.store([start_m, start_n + half], left)")),
-    (more_rows_than_a_few, Mutant("scale of another row", "scale_a_ptr + offs_m * stride_am, mask=offs_m < M", "scale_a_ptr + offs_m % BLOCK_M * stride_am, mask=offs_m < M")),
-    (more_rows_than_a_few, Mutant("bias of the first tile", " c += tl.load(bias_ptr + offs_n,", " c += tl.load(bias_ptr + offs_n % BLOCK_N,")),
-    (strides_count, Mutant("no descriptor", "row % 16 == 0 and row >=", "row >=", error="AssertionError: strides must be 16-byte")),
-    (odd_sizes, Mutant("scales exchanged", "acc *= s_b[:, None] * s_a[None, :]", "acc *= s_b[:, None] * tl.max(s_a)")),
-    (scales_belong_to_parts_of_k, Mutant("scales of a step", "k * BLOCK_K // GROUP, tl.int64", "k + 0 * GROUP, tl.int64")),
-    (tiles_wider_than_a_block, Mutant("one scale for a tile's columns", "offs_n // GROUP_N * stride_bn", "offs_n // BLOCK_N * stride_bn")),
-    (odd_sizes, Mutant("a column past the end", "m_mask[:, None] & n_mask[None, :])", "m_mask[:, None] & (offs_n <= N)[None, :])")),
-    (odd_sizes, Mutant("only the last step", "tl.dot(weights, a, acc, max", "tl.dot(weights, a, acc * 0.0, max")),
-    (bias_after_the_scales, Mutant("bias of the first columns", "acc += tl.load(bias_ptr + offs_n,", "acc += tl.load(bias_ptr + offs_n % 4,")),
-]  # fmt: skip
-test_fast_mutant_is_caught = harness.mutant_test(fast, OF_FAST)
 OF_BELOW = [
-    (promoted, Mutant("scales of the first step", "a_at += scale_a[2]", "a_at += 0 * scale_a[2]")),
     (promoted, Mutant("scale of the first tile", "(n // TILES).to", "(0 * n // TILES).to")),
     (promoted, Mutant("columns of the first tile", "offs_n.to(gl.int64) * scale_b[1], offs_m", "(offs_n % BLOCK_N).to(gl.int64) * scale_b[1], offs_m")),
     (promoted, Mutant("one scale for columns of a step", "gl.load(b_at + columns,", "gl.load(b_at + 0 * columns,")),
-    (promoted, Mutant("the last product only", "return acc + (product", "return 0.0 * acc + (product")),
-    (promoted, Mutant("rows of the first group", "stage * SUMS + FIRST", "stage * SUMS")),
-    (promoted, Mutant("factors of the first sum", "s_r.slice((FIRST + 1) * ROWS, ROWS)", "s_r.slice(FIRST * ROWS, ROWS)")),
     (promoted, Mutant("scales of the first rows", "(offs_m + ROWS) * scale_a[1]", "offs_m * scale_a[1]")),
     (promoted, Mutant("bias of the first tile", "bias_ptr + offs_n,", "bias_ptr + offs_n % BLOCK_N,")),
-    (promoted, Mutant("no scale of a column", "gl.expand_dims(s_a, 1) * gl.expand_dims(s_b, 0)", "gl.expand_dims(s_a, 1)")),
 ]  # fmt: skip
 test_mutant_below_triton_is_caught = harness.mutant_test(below, OF_BELOW)
 ON_A_CARD = Mutant("never promoted", "IMPRECISE=None if use_fast_accum else BLOCK_K", "IMPRECISE=None", gpu=True)
@@ -323,7 +275,7 @@ test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 # ---------------------------------------------------------------- the sum on a card
 
 
-def positive_sums(module):
+def positive_sums(module, rows=256):
     """A long sum of positive products: what is cut off is always cut off in the same direction.
 
     A step of 128 takes four instructions, each of which may cut off a unit in the last of 14 bits: 4 · 2⁻¹³ = 5e-4.
@@ -331,9 +283,9 @@ def positive_sums(module):
     promoted is off by 1e-1 at K = 8192.
     """
     for K in (128, 8192):
-        a, b = as_codes(256, K).float().abs().to(E4M3), as_codes(256, K).float().abs().to(E4M3).t()
+        a, b = as_codes(rows, K).float().abs().to(E4M3), as_codes(256, K).float().abs().to(E4M3).t()
         for recipe in lesson.RECIPES:
-            scale_a, scale_b = scales(recipe, 256, K, 256)
+            scale_a, scale_b = scales(recipe, rows, K, 256)
             arguments = dict(recipe=recipe, out_dtype=torch.float32)
             out = module.scaled_matmul(a, b, scale_a, scale_b, **arguments).double()
             exact = lesson.scaled_matmul_reference(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float64)
@@ -345,21 +297,10 @@ def positive_sums(module):
 
 
 @pytest.mark.gpu
-@BOTH
-def test_sums_are_promoted(module):
-    positive_sums(module)
-
-
-@pytest.mark.gpu
-def test_few_rows_are_promoted():
-    """The same with sixteen rows, where the fast version has another kernel."""
-    K = 8192
-    a, b = as_codes(16, K).float().abs().to(E4M3), as_codes(256, K).float().abs().to(E4M3).t()
-    for recipe in lesson.RECIPES:
-        given = scales(recipe, 16, K, 256)
-        out = fast.scaled_matmul(a, b, *given, recipe=recipe, out_dtype=torch.float32).double()
-        exact = lesson.scaled_matmul_reference(a, b, *given, recipe=recipe, out_dtype=torch.float64)
-        assert float((out - exact).norm() / exact.norm()) < 1e-3, recipe
+@pytest.mark.parametrize("module, rows", [(lesson, 256), (fast, 256), (fast, 16)])
+def test_sums_are_promoted(module, rows):
+    """With sixteen rows the fast version has another kernel."""
+    positive_sums(module, rows)
 
 
 @pytest.mark.gpu
@@ -410,7 +351,7 @@ def test_promotion_is_compiled():
 
 
 @BOTH
-@pytest.mark.parametrize("M, K, N", [(0, 4, 5), (4, 0, 5), (4, 5, 0), (1, 1, 1), (1, 200, 1), (129, 16, 129)])
+@pytest.mark.parametrize("M, K, N", [(0, 4, 5), (4, 0, 5), (4, 5, 0), (1, 200, 1)])
 def test_sizes(M, K, N, module):
     a, b, bias = as_codes(M, K), as_codes(K, N), randn(N)
     for recipe in lesson.RECIPES:
@@ -422,16 +363,6 @@ def test_sizes(M, K, N, module):
                 assert torch.equal(out, bias.to(out_dtype).expand(M, N))
             else:
                 assert_near(out, a, b, scale_a, scale_b, recipe, bias)
-
-
-@BOTH
-def test_fast_accumulation(module):
-    """As good as PyTorch's. In the interpreter it is the same as the other, and exact."""
-    a, b = as_codes(9, 200), as_codes(200, 11)
-    for recipe in ("tensor", "row"):
-        scale_a, scale_b = scales(recipe, 9, 200, 11)
-        out = module.scaled_matmul(a, b, scale_a, scale_b, recipe=recipe, out_dtype=torch.float32, use_fast_accum=True)
-        assert_near(out, a, b, scale_a, scale_b, recipe, use_fast_accum=True)
 
 
 FINE = dict(a=as_codes(4, 200), b=as_codes(200, 6), scale_a=torch.ones(4, 1), scale_b=torch.ones(1, 6))
