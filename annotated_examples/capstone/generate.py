@@ -16,7 +16,7 @@ and reads [that](../attention/mla_decode.py).
 
     python annotated_examples/capstone/generate.py --prompt "# A" --prompt "The kernel " --mixer latent
 
-The script trains the small model for a minute, writes, and says how many tokens that is a second. With 124 million
+The script trains the small model for a minute, writes, and says how many tokens that is a second. With 125 million
 parameters on a card, prompts of 512 tokens and 128 new ones:
 
 [[experiment: capstone_generate]]

@@ -51,7 +51,7 @@ ends at [[bench: capstone_optimizers/attention: adamw/loss]] with AdamW, at
 [[bench: capstone_optimizers/attention: muon/loss]] with Muon, and at
 [[bench: capstone_optimizers/attention: muon_parts/loss]] if each part is a matrix of its own.
 
-`python benchmarks/capstone_optimizers.py` measures all of it again. On a card it trains the model of 124 million
+`python benchmarks/capstone_optimizers.py` measures all of it again. On a card it trains the model of 125 million
 parameters with our operations, and times a step. It isn't recorded as a CUDA graph there: our AdamW makes a table of
 addresses on the host in each step.
 """

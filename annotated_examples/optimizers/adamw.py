@@ -16,7 +16,7 @@ does the step for such a list.)
 What is new is how a program finds its numbers: from a table of addresses in memory, not from pointers in the launch.
 
 **What it costs.** A float32 parameter is read with its gradient and two averages, and three of the four are written:
-28 bytes for those fifteen operations. So the bytes are what it costs: 3.5 GB in each step of a model with 124 million
+28 bytes for those fifteen operations. So the bytes are what it costs: 3.5 GB in each step of a model with 125 million
 parameters. The host has to look each tensor over, in Python; with many small ones that is all there is to wait for.
 This page has no times yet.
 

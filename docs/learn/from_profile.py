@@ -226,8 +226,8 @@ notebook.ladder("capstone")
 # promised: the count assumes that PyTorch's kernels run at the speed of a copy, and some don't. The two halves of the
 # gate's input aren't next to each other in memory, and the gradient of a norm's weight is a sum down the columns.
 #
-# The last two rungs gain next to nothing. PyTorch takes attention and products from libraries that are already at the
-# limit. We replaced them only so that every operation is ours. The capstone's page says where our products lose time.
+# The last two rungs gain nothing: with our attention a step takes as long as before, and with our products a little longer.
+# PyTorch takes both from libraries that are close to the limit. We replaced them only so that every operation is ours. The capstone's page says where our products lose time.
 #
 # Two rules are worth keeping. **Predict first**: if a rung gains less than predicted, its kernel isn't at its limit
 # yet, and you know which kernel to look at. And **stop in time**: what a library does well is the last thing to write.

@@ -198,7 +198,7 @@ print("another seed:    the same", torch.equal(drop(x, 0.25, seed=1), drop(x, 0.
 # %% [markdown]
 # ## Three mistakes
 #
-# Each of them gives a mask that looks random, and no test of a single mask finds the mistake.
+# Each of them gives a mask that looks random, and of which the right share is dropped.
 #
 # **The offset within the block.** Here every program drops the same lanes. A mask must depend on the element, not on
 # the program that works on it:

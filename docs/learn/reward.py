@@ -280,7 +280,7 @@ for name, k in (("−d", -d), ("d²/2", d.square() / 2), ("e^d − 1 − d", tor
 # %% [markdown]
 # The first is right on average, but its single draws are thirty times as large as what is measured, and about as
 # often negative as not. The second is calm and a little off. The third, **k3**, is right *and* calm, and never negative: $e^d - 1$
-# averages to zero, and goes up and down as $d$ does: subtracting it leaves the mean and takes most of the noise away.
+# averages to zero, and goes up and down as $d$ does: added to $-d$, it leaves the mean and takes most of the noise away.
 #
 # As written it fails in float32: $e^d - 1$ and $d$ are nearly equal, and their difference has few digits left. The kernel
 # takes a series there.
@@ -495,7 +495,7 @@ print("log-probabilities alone:    ", int((alone != token_logprobs(logits, drawn
 #
 # ## At real size
 #
-# `python benchmarks/reward.py` calls the functions of this chapter on a GPU, with the capstone of 124 million parameters
+# `python benchmarks/reward.py` calls the functions of this chapter on a GPU, with the capstone of 125 million parameters
 # and its vocabulary of 65536, in bfloat16. The model first learns this site's text. Then it writes on from 32 places of
 # it, eight answers of 64 tokens for each, and is rewarded for each token with a space in it, so for short words. A price of 0.05 holds it
 # to the text. On an H200:

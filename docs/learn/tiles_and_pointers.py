@@ -129,8 +129,8 @@ read_tile(x, row, column, strides)
 #   `tl.program_id(1)` along the second.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
 # - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it
-#   for 16-bit and 8-bit numbers. `BLOCK_K` must be at least 16 there, for 8-bit numbers 32, whatever does it. `BLOCK_M`
-#   and `BLOCK_N` may be smaller; such tiles are padded. `input_precision="ieee"` asks for full float32 products. Tensor cores don't have
+#   for 16-bit and 8-bit numbers. `BLOCK_K` must be at least 16 there, for 8-bit numbers 32, and from Triton 3.8 on
+#   8 are enough for float32. `BLOCK_M` and `BLOCK_N` may be smaller; such tiles are padded. `input_precision="ieee"` asks for full float32 products. Tensor cores don't have
 #   those, so they are computed by ordinary multiply-adds, at a fifteenth of the speed of bfloat16 on an H200. What you
 #   get otherwise is explained further down.
 

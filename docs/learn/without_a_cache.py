@@ -179,7 +179,7 @@ for C in (1, 16, T):
 
 # %% [markdown]
 # With chunks of one token this is the walk, and with one chunk it is the matrix. In between there are fewer steps than
-# in the walk and fewer multiplications than in the matrix.
+# in the walk and, for a text of more than $C + 2D$ tokens, fewer multiplications than in the matrix.
 #
 # ## Change it
 #
@@ -233,7 +233,7 @@ Picture(tokens, head, C)
 # ## In a kernel
 #
 # A program walks over the chunks of its head and keeps the state in registers. What was an `exp` of a running sum above
-# is one here, too. The last lane of a chunk that isn't full has a gate of 0, so it leaves everything as it is.
+# is one here, too. A lane behind the end has a gate of 0 and a key of 0, so it leaves the state as it is.
 
 
 # %%

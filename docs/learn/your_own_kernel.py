@@ -383,7 +383,7 @@ print("lengths:", [round(length, 3) for length in y.double().norm(dim=1).tolist(
 
 # %% [markdown]
 # float32 ends at 3.4 · 10³⁸. Where the *sum* of the squares is more, it is infinite, and the row comes out as zeros: 100
-# random numbers get there at a scale of about `1.8e18`. Far below `1e-6`, `eps` is larger than the sum of the squares.
+# random numbers get there at a scale of about `1.8e18`. Below `1e-7`, `eps` is larger than the sum of the squares.
 # In float32 and bfloat16 the line in PyTorch has the same limits, so the tests above don't notice them. (In float16 it
 # gives up much earlier: a square is infinite from 256 on.) A public function should state such limits in its docstring,
 # or remove them: it could first divide the row by its largest number, much as softmax first subtracts the largest.
