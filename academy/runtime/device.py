@@ -140,7 +140,7 @@ def require(feature: str, what: str, index: int | None = None) -> None:
 
 
 def eps_of_eight_bit_sums() -> float:
-    """The relative precision of a sum of products of eight-bit floats: on Hopper the accumulator keeps 13 bits."""
+    """The relative precision of a sum of products of eight-bit floats: on Hopper the accumulator keeps 14 bits."""
     hopper = not INTERPRET and torch.cuda.get_device_capability()[0] == 9
     return 2.0**-13 if hopper else torch.finfo(torch.float32).eps
 
