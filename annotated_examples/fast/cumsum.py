@@ -13,9 +13,9 @@ cache.
 **Where it falls behind.** At 65536 x 128 it takes [[bench: cumsum/65536x128/forward/ms]], and torch.compile
 [[bench: cumsum/65536x128/forward/torch.compile.ms]].
 
-**What is missing.** 16-byte loads need rows that begin at multiples of 16 bytes. Rows of another length are loaded 2 to
-8 bytes at a time, and exclusive sums, which load their neighbours, 2. In a trial on an H200, blocks that take a stretch
-of memory, whatever rows lie in it, needed 0.6 times as long for rows of 33 numbers.
+**What is missing.** 16-byte loads need rows that begin at multiples of 16 bytes. In 16 bits, rows of another length are
+loaded 2 to 8 bytes at a time, and exclusive sums, which load their neighbours, 2. In a trial on an H200, blocks that
+take a stretch of memory, whatever rows lie in it, needed 0.6 times as long for rows of 33 numbers.
 
 **Contract.** The lesson's. The order in which a row is added up depends on its length and on the number of rows.
 """

@@ -330,7 +330,7 @@ def backward(do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, optio
 # ## Joining autograd
 #
 # The frame is the lesson's, with these launchers. Inside `torch.compile` both are operators: the compiler can't look
-# into a launch with descriptors.
+# into a launch whose arguments are tuples.
 launchers = opaque_attention(forward, backward)
 checked = remembered(contract)
 

@@ -28,9 +28,9 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens:
 
 1. As forward: tiles by descriptor, powers of 2, full tiles without a mask, the longest tiles first. There are two
    kernels as in the lesson, one for dQ and one for dK and dV.
-2. The kernel for the keys needs two numbers of each query, its log-sum-exp and its D. Fetched by pointers, they take as
-   many instructions as half of the softmax. The TMA unit brings them for a whole tile at once. And a score is compared
-   with the ends of what its row sees, which are computed once per row.
+2. The kernel for the keys needs two numbers of each query, its log-sum-exp and its D. Threads loaded them one by one;
+   now the TMA unit brings them for a whole tile at once. And a score is compared with the ends of what its row sees,
+   which are computed once per row.
 3. Both kernels compute the scores and the gradients of the probabilities: seven products where five would do. One
    kernel makes five if each tile of keys adds its part of dQ to a sum in memory. The additions come in any order, so
    the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. So two
@@ -40,8 +40,8 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens:
    1.4 times that rate, and cuBLAS, with two large matrices, reaches [[bench: device/matrix]]. So only five products can
    catch up. They are possible [below Triton](../gluon/flash_attention_backward.py), and in an order that is fixed: the
    TMA unit adds each part of dQ in memory, and a counter says whose turn it is. The bits are the same on every call. So
-   on a Hopper card large dense calls with heads of 64 or 128 numbers go there. Everything else, and every other card,
-   has the two kernels. [Its page](../gluon/flash_attention_backward.py) has the times of both.
+   on a Hopper card large dense calls with heads of 64 or 128 numbers go there. Other calls, and other cards, have the
+   two kernels. [Its page](../gluon/flash_attention_backward.py) has the times of both.
 
 **What it costs.** As the lesson.
 
@@ -208,10 +208,9 @@ def attention_backward_queries_kernel(
 # this way round, they lie in registers as the next product wants its left factor. Out of QKᵀ they would have to be
 # transposed first.
 #
-# With a row for each key, every thread needs the numbers of many queries. That is 16 loads of four
-# bytes, if they come by pointer. The TMA unit fetches those of a tile at once, provided that the numbers of a head
-# begin at a multiple of 16 bytes. Past the last query it brings the numbers of the next head. The mask hides whatever
-# comes of them.
+# With a row for each key, every thread needs the numbers of 16 of the 64 queries of a tile. The TMA unit fetches those
+# of a tile at once, provided that the numbers of a head begin at a multiple of 16 bytes. Past the last query it brings
+# the numbers of the next head. The mask hides whatever comes of them.
 @triton.jit
 def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr):
     if BY_DESCRIPTOR:

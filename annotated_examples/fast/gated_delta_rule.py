@@ -11,7 +11,8 @@ walk can do all of it on its way.
 
 [[figure: chunks/corrections]]
 
-1. *Only the inverses are prepared.* They need keys, gates and $\beta$ alone, and take a half of the bytes of k.
+1. *Only the inverses are prepared.* They need keys, gates and $\beta$ alone, and take 8 KB for each head and chunk of
+   64 tokens, half of what its keys of 128 numbers take.
 2. *One walk for the rest.* It asks the state, solves the chunk's system with the inverse, computes the outputs, and
    moves the state on. Nothing else is stored. Backward the same walk stores the states and the differences instead of
    the outputs.
@@ -27,8 +28,9 @@ walk can do all of it on its way.
    [[bench: gated_delta_rule/ladder/parts/8x4096_ms]], and with flash-linear-attention
    [[bench: gated_delta_rule/ladder/fla/8x4096_ms]].
 
-**What it costs.** Per chunk of $C$ tokens and head: about $2 C^3$ multiplications for the inverse, and
-$C^2 (2 D + 2 E) + 3 C D E$ in products. Inverses are written and read; backward states and differences, too.
+**What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^3$ multiplications for each doubling on the way to
+the inverse, five of them for 64 tokens, and $C^2 (2 D + 2 E) + 3 C D E$ in products. The product of queries and keys is
+made once for every `BLOCK_E` columns of the state. Inverses are written and read; backward states and differences, too.
 
 **What is missing.** Packed sequences aren't cut: the host doesn't know how long they are. A single long one is walked
 along by one program for each head and 64 columns.

@@ -20,8 +20,8 @@ logits as there is room for, and compute only the rest twice. At 8192 x 4096 x 1
    [[bench: linear_cross_entropy/8192x4096x128256/forward+backward/memory]] more than the inputs.
 
 **What it costs.** The fourth product is computed only for the logits that aren't kept. With 8192 rows of 4096, a third
-of them fits into the gradient of the weights. `KEPT` at 0.67 is the other two thirds, so none is computed twice.
-`linear_cross_entropy_lean` keeps a fifth.
+of them fits into the gradient of the weights. `KEPT` at 0.67 is the other two thirds, so none is computed twice. In
+`linear_cross_entropy_lean` it is a fifth.
 
 **Contract.** That of the lesson.
 """
@@ -266,7 +266,7 @@ def linear_cross_entropy(
 def linear_cross_entropy_lean(
     x, weight, labels, bias=None, *, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100, KEPT=0.2
 ):
-    """`linear_cross_entropy` with less memory: it keeps a fifth of the logits instead of two thirds.
+    """`linear_cross_entropy` with less memory: a fifth of the logits have memory of their own, instead of two thirds.
 
     Args: as `linear_cross_entropy`.
         KEPT: the share of the logits that have memory of their own, more than 0 and at most 1. Logits that are kept

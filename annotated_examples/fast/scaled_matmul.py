@@ -110,13 +110,14 @@ def fast_sums_kernel(
 #
 # With 16 rows and 8192 x 8192 weights, 67 MB of codes have to be read, and everything else is small. Two things count.
 #
-# **The weights are the left factor.** Hopper's fast instruction, `wgmma`, takes at least 64 rows on the left, and as
-# few as 8 columns on the right. So the product is transposed, as for [packed weights](low_bit/planes.py): a tile has 64
-# rows of weights, and as many columns as `a` has rows.
+# **The weights are the left factor.** Hopper's fast instruction, `wgmma`, takes 64 rows on the left, and as few as 8
+# columns on the right. So the product is transposed, as for [packed weights](low_bit/planes.py): a tile has 64 rows of
+# weights, and as many columns as `a` has rows.
 #
 # **Enough on the way.** A program has 64 rows of the weight to itself, over all of K, and 128 programs fill the card.
-# Each has buffers for five steps of 512 codes, 160 KB, and four of them are in flight. So nothing has to be divided
-# along K, and no parts have to be added up: divided in two, with shorter steps, it was slower.
+# Each has buffers for five steps of 512 codes, 160 KB of weights and 40 KB of `a`, and four of them are in flight. So
+# nothing has to be divided along K, and no parts have to be added up: divided in two, with shorter steps, it was
+# slower.
 #
 # But a sum over all of K would be long, and the library divides K where there are few columns. So fast sums are
 # promoted, too, if only once in a step. Never promoted, errors of 200 columns were nearly three times the library's.

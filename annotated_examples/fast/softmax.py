@@ -120,7 +120,7 @@ def softmax_backward_kernel(
 # ## 2. Sixteen bytes at a time, wherever a row begins
 #
 # The longest rows don't fit in registers, so they are read in chunks, twice, as in the lesson. What is slow there? A
-# *vector* is the most that one instruction can load: 16 bytes, or `VECTOR` neighbouring columns. A vocabulary of 50257
+# *vector* is the most that one instruction loads: 16 bytes, or `VECTOR` neighbouring columns. A vocabulary of 50257
 # is odd, so its rows begin at any multiple of 2 bytes. But 16 bytes can only be loaded from a multiple of 16. And a
 # mask that could cut a vector in two makes all loads that use it 2 bytes wide. So the chunks begin at a multiple of 16
 # bytes, not where the row begins.

@@ -20,8 +20,8 @@ from the cache.) With one scale for the tensor all of it must have been seen bef
 is read twice: 5 bytes. *Delayed* scaling takes the scale of an earlier step, and is back at 3. 16384 rows of 8192, with
 a scale each, take [[bench: quantize/ladder/rows/forward_ms]], a copy [[bench: quantize/ladder/copy/forward_ms]].
 
-**Where it falls behind.** Rows of no multiple of 8 aren't loaded 16 bytes at a time: with squares, torch.compile is
-ahead at 16384 x 4097.
+**Where it falls behind.** Rows whose length is no multiple of 16 are loaded one number at a time: with squares,
+torch.compile is ahead at 16384 x 4097.
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. All arithmetic is float32 and defined to the bit: the
 same codes and scales come out on every device. No epsilon is added: tensors of $10^{-30}$ are quantized as well as
@@ -106,8 +106,8 @@ def dequantize_fp8_reference(q, scale, dtype=torch.float32):
 # before the first element can be rounded.
 #
 # With a seed it rounds **stochastically**, up or down by chance, which is right on average ([[tag: F8-sr]]). Above
-# 2⁻⁶ codes are further apart from each power of two to the next; below, they keep the distance of 2⁻⁹. `to_fp8` treats
-# both cases:
+# 2⁻⁶ codes of `e4m3` are further apart from each power of two to the next; below, they keep the distance of 2⁻⁹.
+# `to_fp8` treats both cases:
 #
 # [[figure: fp8/stochastic_codes]]
 #
@@ -134,7 +134,7 @@ def quantize_rows_kernel(
 
     # [[tag: F8-scale]]: 1000 / 448 is `pid=0: scale = 2.2321`. Row 1 is all zeros, `pid=1: scale = 1`. In the second
     # call it is a power of two, `launch=1, pid=0: scale = 4`. Multiplying by a reciprocal is faster than dividing, and
-    # rounds again: of a million bfloat16 numbers some hundred get another code. So it is defined, [[tag: F8-inv]].
+    # rounds again: of a million bfloat16 numbers several hundred get another code. So it is defined, [[tag: F8-inv]].
     scale = scale_of(tl.max(bits, 0), E4M3, POWER_OF_TWO)
     tl.store(scale_ptr + row, scale)
     inverse = tl.div_rn(1.0, scale)

@@ -52,7 +52,7 @@ def copy_reference(x, scale=1.0):
 # In Triton a block is just a block. In Gluon it has a *layout*, which says for every element which thread holds it, and
 # in which register. A `BlockedLayout` is written as four lists, one number for each dimension:
 #
-# - `[1, 8]`: a thread holds 8 neighbours of a row. In 16-bit numbers these are 16 bytes, the widest access there is.
+# - `[1, 8]`: a thread holds 8 neighbours of a row. In 16-bit numbers these are 16 bytes, Hopper's widest access.
 # - `[4, 8]`: the 32 threads of a warp stand in 4 rows of 8. Eight threads side by side cover 64 columns.
 # - `[4, 1]`: the 4 warps stand below one another. Together they cover 16 rows.
 # - `[1, 0]`: dimension 1 runs fastest. Thread 1 is to the right of thread 0, not below it.

@@ -18,8 +18,8 @@ overflow. Of the columns it knows what to subtract, $c$, and of the rows $r$:
 
 [[eq: HC-r]]
 
-The last rows make the result, [[tag: HC-H]]: **rows add up to 1 exactly**, and columns nearly, the nearer the more
-rounds.
+The last rows make the result, [[tag: HC-H]]: **rows add up to 1**, whatever the logits and the number of rounds, and
+columns nearly, the nearer the more rounds.
 
 Going back, the gradient runs through all rounds in reverse. A limit would have a shorter formula, by a system of
 equations, and twenty rounds aren't at the limit if logits are large. What this computes is the gradient of the rounds
@@ -151,7 +151,7 @@ def sinkhorn_kernel(
 #
 # A round was columns first, then rows, so on the way back rows come first. The $r$ it began with is loaded, the $c$ is
 # computed again. Without the saved $r$ a kernel would have to make all earlier rounds again for each round, which are
-# 210 for 20.
+# 190 for 20.
 @triton.jit
 def sinkhorn_backward_kernel(
     dh_ptr, logits_ptr,  # (M, n, n) contiguous, and (M, n, n)
@@ -255,9 +255,9 @@ def contract(logits, iterations):
 def sinkhorn(logits, iterations=20):
     r"""A doubly stochastic matrix from any logits, by Sinkhorn's rounds; differentiable in `logits`.
 
-    No small number is added anywhere. DeepSeek's code adds 1e-6 to every quotient, which moves entries by up to
-    a hundredth at logits of 3 N(0, 1). For weights that were trained with it, pass
-    `torch.logaddexp(torch.log_softmax(logits, -2), torch.tensor(1e-6).log())`: that gives the same to 1e-6.
+    No small number is added anywhere. DeepSeek's code adds 1e-6 to every quotient. At logits of 3 N(0, 1) that moves
+    entries, some by several hundredths. For weights that were trained with it, pass
+    `torch.logaddexp(torch.log_softmax(logits, -2), torch.tensor(1e-6).log())`: that gives the same to 1e-5.
 
     Args:
         logits: tensor of shape (…, n, n), n from 1 to 8, float32, float16 or bfloat16, any strides. Entry [i, j] is for

@@ -100,7 +100,8 @@ def mx_matmul_kernel(
 
         # [[tag: MX-product]]: the weights lie along the sum, so the tile is transposed for the product. (Blackwell's
         # tensor cores take codes and exponents as they are: that is Triton's `dot_scaled`. On other cards it decodes as
-        # is done here, and up to Triton 3.7 it takes a scale's byte 0 for zero. The interpreter doesn't know it.)
+        # is done here, and up to Triton 3.7 it takes a scale's byte 0 for zero. Up to 3.7 the interpreter doesn't know
+        # it.)
         acc = tl.dot(a, tl.trans(b.to(a.dtype)), acc)
     if bias_ptr is not None:
         acc += tl.load(bias_ptr + offs_n, mask=offs_n < N, other=0.0).to(tl.float32)[None, :]

@@ -108,8 +108,8 @@ def cumsum_kernel(
 # `movedim` brings the dimension to the end. `as_rows` makes it a matrix with neighbouring columns and copies if it has
 # to. The result is moved back and made contiguous.
 #
-# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each. `torch.compile` misreads kernels that
-# scan; `opaque` tells it what comes out.
+# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each. In PyTorch 2.11 `torch.compile`
+# misreads kernels that scan; `opaque` tells it what comes out.
 @opaque(
     "(Tensor x, int dim, bool reverse, bool exclusive) -> Tensor",
     lambda x, dim=-1, reverse=False, exclusive=False: torch.empty(x.shape, dtype=x.dtype, device=x.device),

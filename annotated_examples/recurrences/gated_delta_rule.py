@@ -20,8 +20,8 @@ backward.
 
 **What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^3$ multiplications for each doubling on the way to
 the inverse, and $C^2 (3 D + 2 E) + 3 C D E$ in products. $W$ and $U$ are written and read, beside the states. Backward
-computes all of that again instead of keeping it. [The fast version](../fast/gated_delta_rule.py) stores neither $W$
-nor the states.
+computes all of that again instead of keeping it. Forward, [the fast version](../fast/gated_delta_rule.py) stores
+neither $W$ nor the states.
 
 **Contract.** As linear attention, and `beta` is (B, T, H), in float32 or the dtype of `q`, usually between 0 and 1, at
 most 2. Keys should have length 1 at most: where $|1 - \beta \|k\|^2| > 1$ the state grows without bound.

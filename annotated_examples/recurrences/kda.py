@@ -19,10 +19,10 @@ them are those of the later half up to the reader, and those of the earlier half
 a factor for a row and a factor for a column, and neither is ever above 1. So a chunk of $C$ tokens takes $\log_2 C$
 masked products instead of one.
 
-**What it costs.** Per chunk of $C$ tokens and head, forward: $4 C^2 D \log_2 C$ multiplications for queries and keys on
-all levels, of which half a level's pairs are used; then what the gated delta rule takes. A gate for each channel is as
-many numbers as a key, in float32. $P$, the inverses, $W$, $U^0$ and the states are written and read. Backward computes
-all of that again instead of keeping it.
+**What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^2 D \log_2 C$ multiplications for queries and keys,
+$C^2$ pairs on each level, though all levels together use only $C (C - 1) / 2$; then what the gated delta rule takes. A
+gate for each channel is as many numbers as a key, in float32. $P$, the inverses, $W$, $U^0$ and the states are written
+and read. Backward computes all of that again instead of keeping it.
 
 **Contract.** As the gated delta rule, but `g` is (B, T, H, D): a gate for each head of `v` and each number of a key.
 −∞ is allowed, in one channel or in all. Where nothing is left but a far decayed initial state, it is exact to a

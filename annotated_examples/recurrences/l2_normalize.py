@@ -29,8 +29,8 @@ registers. The kernel here, made for rows of any length, reads it again, from th
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides; rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴. Sums are float32, and the result is rounded once: bfloat16 keys have a length of 1
-but for their own rounding. A row of zeros stays zero, unless `eps` is 0: then it is NaN. A NaN makes its row NaN; an
-infinity becomes NaN and the rest of its row 0. The sum of squares must fit into float32: a row longer than
+but for `eps` and their own rounding. A row of zeros stays zero, unless `eps` is 0: then it is NaN. A NaN makes its row
+NaN; an infinity becomes NaN and the rest of its row 0. The sum of squares must fit into float32: a row longer than
 $1.8 \cdot 10^{19}$ becomes 0.
 """
 

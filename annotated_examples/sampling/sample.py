@@ -23,7 +23,8 @@ The draw needs no running sum either. Each token gets a random number of its own
 wins: the *Gumbel-max trick*. That happens with just the right probabilities; [the
 derivation](../../backprop_math/sample.md) shows why.
 
-**What it costs.** A row is read from memory once, 4 bytes a logit, and a token is written. Then it is read from the L2
+**What it costs.** A row is read from memory once, 4 bytes a logit in float32, and a token is written. Then it is read
+from the L2
 cache: once for the list, with top-p alone once more for the sum, and without either once for the draw. Room for the
 list is 8 bytes a logit, of which few are used as a rule. Where nearly all logits are alike, the list holds nearly all
 of them. It is read 16 times, once for each digit, and that takes longer than reading the row as often.
@@ -315,7 +316,8 @@ def sample_kernel(
 # ## Launchers
 #
 # A `k` for all rows is a tensor with a stride of zero, so that the kernel has one way for both. Four candidates a round
-# are what a lane can add up in registers. `torch.compile` misreads kernels that scan; `opaque` tells it what comes out.
+# are what a lane can add up in registers. In PyTorch 2.11 `torch.compile` misreads kernels that scan; `opaque` tells it
+# what comes out.
 def places(top_k, rows):
     """The `k` of each row as a tensor, and its stride."""
     if top_k is None:

@@ -70,7 +70,7 @@ def test_how_many_codes_a_reciprocal_changes():
             changed[dtype, code] = (one != other).double().mean().item() * 1e6
     for (dtype, _), count in changed.items():
         assert 50 < count < 1000 if dtype == torch.bfloat16 else count < 10
-    wording = "of a million bfloat16 numbers some hundred get another code"
+    wording = "of a million bfloat16 numbers several hundred get another code"
     assert wording in said("annotated_examples/fp8/quantize.py")
 
 

@@ -151,8 +151,8 @@ def add_group(acc, sums, a_sums, scale, zero, W_GROUP_MODE: tl.constexpr):
 #
 # **The product is transposed.** The weights are the left factor, and the tile is turned round when it is stored. Why?
 # Hopper's fast instruction, `wgmma`, can take its left factor from registers, which is where the unpacked weights are.
-# The right one has to be in shared memory. And it takes at least 64 rows of the left factor, but only eight columns of
-# the right one: with few rows of A, less is wasted on the right.
+# The right one has to be in shared memory. And it takes 64 rows of the left factor, but as few as eight columns of the
+# right one: with few rows of A, less is wasted on the right.
 #
 # **The sum is cut along K**, as in [split-K](../../gemlite/gemm_splitK.py), but nothing is added atomically. Each
 # program stores its part, and `reduce_parts_kernel` adds them. No program waits for another, nothing has to be zeroed

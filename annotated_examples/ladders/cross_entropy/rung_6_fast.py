@@ -1,6 +1,6 @@
 r"""# The fast version
 
-**What was slow?** One load is in flight at a time, and a vocabulary that isn't a multiple of 8 is moved 2 bytes at a
+**What was slow?** One load is in flight at a time, and a vocabulary that isn't a multiple of 16 is moved 2 bytes at a
 time.
 
 **What changes?** Two blocks are loaded together. A row is taken as a short head, a body of whole strips, and a tail, so

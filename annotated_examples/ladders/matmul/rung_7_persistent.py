@@ -6,7 +6,7 @@ cores have nothing to do.
 **What changes?** There are as many programs as SMs, and each computes one tile after the other. The loop
 over tiles and the loop along K are one: the next tile's loads are on their way while this one is stored.
 
-**Predict:** 512 tiles on 132 SMs: about four beginnings and ends less for each.
+**Predict:** 512 tiles on 132 SMs, about four for each: three beginnings and ends less.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton

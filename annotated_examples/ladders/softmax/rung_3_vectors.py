@@ -1,7 +1,7 @@
 r"""# Sixteen bytes at a time
 
-**What was slow?** Rows of 50257 begin at odd addresses. The kernel can't know better, so it loads 2 bytes at a time,
-eight times as many loads as there could be.
+**What was slow?** Rows of 50257 begin at any multiple of 2 bytes. So the kernel loads 2 bytes at a time, eight times as
+many loads as there could be.
 
 **What changes?** A row is taken as whole vectors of 16 bytes, which lie at multiples of 16 bytes, and two edges, the
 few columns before the first vector and after the last. The edges are a small block of their own. The width is a
