@@ -61,8 +61,8 @@ from annotated_examples.moe.grouped_matmul import grouped_sums_forward as sums_b
 
 # ## Rows times the matrix of their expert
 #
-# The kernel is persistent, as [the fast product](../fast/matmul.py) is: as many programs as the GPU has
-# SMs, each with one tile after the other. How many tiles there are, and whose rows each has, a small kernel
+# The kernel is persistent, as [the fast product](../fast/matmul.py) is: one program for each SM, or two if experts have
+# few rows, each with one tile after the other. How many tiles there are, and whose rows each has, a small kernel
 # writes [into a table](../common/ragged.py). `load_rows` and `store_rows` stop where the expert's rows end, so there is
 # no mask, and no address but the corner of a tile.
 #

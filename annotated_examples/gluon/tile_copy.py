@@ -58,8 +58,8 @@ def copy_reference(x, scale=1.0):
 # - `[1, 0]`: dimension 1 runs fastest. Thread 1 is to the right of thread 0, not below it.
 #
 # So of a tile of 16 x 64 every thread holds eight elements, and lane 9 of warp 0 begins at row 1, column 8. A warp
-# reads 4 rows of 128 bytes, each a whole cache line. With `[32, 1]` in the second list each lane would stand in a row
-# of its own: 16 bytes from each of 32 lines, eight times as many.
+# reads 4 rows of 128 bytes, each a whole cache line if rows begin with one. With `[32, 1]` in the second list each lane
+# would stand in a row of its own: 16 bytes from each of 32 lines, eight times as many.
 #
 # A larger tile repeats the pattern: each thread then holds more. What the simulator and the compiler both insist on is
 # that two tensors that are added have the same layout. Nothing is moved between threads behind your back;

@@ -1,7 +1,7 @@
 """# Which thread holds what?
 
 A tile of 32 x 64 elements is loaded by 4 warps, the elements `itemsize` bytes each. Write `layout(itemsize)`: the
-four lists of its `gl.BlockedLayout`. A thread should hold 16 bytes side by side, the widest access there is. A warp
+four lists of its `gl.BlockedLayout`. A thread should hold 16 bytes side by side, Hopper's widest access. A warp
 should take whole rows of the tile, and the warps should stand below one another.
 
 [[figure: layout/strides]]

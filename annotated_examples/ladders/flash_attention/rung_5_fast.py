@@ -9,7 +9,7 @@ packed sequences, costs this call nothing: what isn't asked for is compiled away
 
 **Predict:** the work is the same. What can the order of it be worth?
 
-On a Hopper card this call goes below Triton, which saves time of its own. The order alone gains 4 to 9 %.
+On a Hopper card this call goes below Triton, which saves time of its own. The order alone gains some 4 %.
 """
 
 from annotated_examples.fast.flash_attention import flash_attention  # noqa: F401
