@@ -231,7 +231,8 @@ def product(left, right, kinds, out_dtype, bias=None, use_fast_accum=False):
     return scaled_matmul_forward(a, b.t(), scale_a, scale_b.t(), bias, out_dtype, use_fast_accum)
 
 
-# In `"row_gw_hp"`, dW comes from bfloat16. Its sums are float32, and they are rounded once, to the dtype of `weight`.
+# In `"row_gw_hp"`, dW comes from bfloat16. For a weight in bfloat16 it is PyTorch's product. Otherwise its sums are
+# float32, and they are rounded once, to the dtype of `weight`.
 def product_of_halves(a, b, dtype):
     if a.is_cuda and dtype != torch.bfloat16:
         return torch.mm(a, b, out_dtype=torch.float32).to(dtype)

@@ -32,11 +32,11 @@ sum, not from each weight, and an infinity in a row of `a` may make that row of 
 fixed order: the same call gives the same bits.
 
 **Where it falls behind.** From 65 rows on, cuBLAS with a weight in sixteen bits is faster. With 128 rows it takes
-[[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], the packed weight
-[[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. Reading the weight is no longer what limits the library,
-and unpacking is extra work, once for each tile of rows. Dequantizing can't win there either: it writes the whole weight
-and reads it again before the library begins. With thousands of rows that is little beside the product: at 4096 rows the
-faster of the two changed from run to run, with the card's clock.
+[[bench: gemm_splitK/ladder/cuBLAS/128_rows_ms]], with one [[bench: gemm_splitK/ladder/cuBLAS/1_row_ms]]: it reads the
+weight meanwhile. The packed weight takes [[bench: gemm_splitK/ladder/parts by descriptor/128_rows_ms]]. It is read in a
+quarter of the time, but it has to be unpacked, once for each tile of rows. Dequantizing can't win there either: it
+writes the whole weight and reads it again before the library begins. With thousands of rows that is little beside the
+product: at 4096 rows the faster of the two changed from run to run, with the card's clock.
 
 **What was tried.** Below Triton, two groups of warps that unpack into registers, a step ahead of the tensor cores, in
 tiles of 128 x 128: 256 rows took [[bench: gemm_splitK/ladder/below Triton/256_rows_ms]] and 512
