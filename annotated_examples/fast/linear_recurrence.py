@@ -43,7 +43,7 @@ from annotated_examples.recurrences.linear_recurrence import (
 #
 # Here a thread has a *stretch* of `ROWS` neighbouring tokens of a channel, all in its registers. It walks along them
 # and finds what they do to any state together: the product of their gates, and what they add. That is three operations
-# for a token, once, and no exchange. Then only the stretches are scanned, one pair of numbers each. Now every thread
+# for a token, once, and no exchange. Then only the stretches are scanned, two pairs of numbers each. Now every thread
 # knows the state before its stretch, and walks along it again: [[tag: LR]] itself, two operations for a token.
 #
 # [[figure: recurrences/two_walks]]

@@ -11,8 +11,8 @@ The three gradients of [fast LayerNorm](../fast/layernorm.py), for rows of 8193 
 
 What is the trouble with such rows? A row's `dx` needs two averages over the whole row, so the row is needed twice. In
 Triton what was loaded stays in registers meanwhile. Of a row of 16384 each of 256 threads has 64 numbers of `x`, 64 of
-`dy`, and the sums of 64 columns for `dweight` and for `dbias`. These are all of its 255 registers, and nothing is left
-to compute with. So the fast version has two kernels, and both read `x` and `dy`.
+`dy`, and the sums of 64 columns for `dweight` and for `dbias`. In float32 these are all of its 255 registers, and
+nothing is left to compute with. So the fast version has two kernels, and both read `x` and `dy`.
 
 Here the row stays in *shared memory*. The TMA unit brings it there, into one of two buffers: while a row is worked on,
 the next one is on its way. It is read twice from there, once for the averages and once for `dx`. Registers hold the

@@ -64,7 +64,7 @@ def columns_of_plane(a, j: tl.constexpr, PER_WORD: tl.constexpr, BLOCK_M: tl.con
 
 # ## 2. An integer that is already a float
 #
-# **What was slow?** Converting integers to floats. An SM has far fewer units for that than for arithmetic.
+# **What was slow?** Converting integers to floats. An SM has fewer units for that than for arithmetic.
 #
 # But look at the smallest floats. The *subnormal* float16 numbers have a fixed exponent and count up in equal steps of
 # $2^{-24}$, just as integers count up in steps of one. So the bits of a small integer q, read as float16, are the
