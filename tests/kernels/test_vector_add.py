@@ -23,20 +23,6 @@ def test_small_blocks(BLOCK):
         assert torch.equal(out, x + y)
 
 
-@pytest.mark.gpu
-def test_length_is_not_a_constexpr():
-    """A constexpr `n` would compile once more for every length."""
-    lesson.vector_add(randn(1001), randn(1001))
-    compiled = _compiled_variants()
-    lesson.vector_add(randn(1003), randn(1003))
-    lesson.vector_add(randn(2005), randn(2005))
-    assert _compiled_variants() == compiled
-
-
-def _compiled_variants():
-    return sum(len(cache[0]) for cache in lesson.vector_add_kernel.device_caches.values())
-
-
 def test_n_has_no_constexpr_annotation():
     import inspect
 
