@@ -202,16 +202,6 @@ def test_search_among_interleaved_configurations():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("number", range(len(lesson.CONFIGURATIONS)))
-@pytest.mark.parametrize("product", [lesson, fast], ids=["lesson", "fast"])
-def test_every_pointer_configuration_is_right(product, number):
-    """All options: an activation, Z saved, gradients, tails everywhere. The fast file leaves these to the lesson."""
-    options = options_of(lesson.CONFIGURATIONS[number])
-    inputs = dict(a=randn(519, 201, dtype=FP16), b=randn(201, 77, dtype=FP16))
-    right(product, tiled(product, **options), inputs, "gelu", randn(519, 77, dtype=FP16))
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("number", range(len(fast.DESCRIPTOR_CONFIGURATIONS)))
 def test_every_descriptor_configuration_is_right(number):
     options = options_of(fast.DESCRIPTOR_CONFIGURATIONS[number])

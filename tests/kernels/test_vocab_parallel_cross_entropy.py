@@ -182,37 +182,19 @@ test_mutant = mutant_test(lesson, MUTANTS)
 # ---------------------------------------------------------------- the entropy
 
 
-class ListedEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, logits, module, cuts, vocab, scaling):
-        ends = list(zip(cuts, cuts[1:]))
-        ctx.shards = [module.Shard(a, max(0, min(b, vocab) - a), vocab) for a, b in ends]
-        ctx.parts = [logits[..., a:b] for a, b in ends]
-        moments = [module.shard_moments(x, s, scaling, BLOCK_N=4) for x, s in zip(ctx.parts, ctx.shards)]
-        entropies, *ctx.saved = module.merge_moments(torch.stack(moments), BLOCK_M=2)
-        ctx.rest = module, scaling
-        return entropies
-
-    @staticmethod
-    def backward(ctx, d):
-        module, scaling = ctx.rest
-        parts = [
-            module.entropy_backward(d, x, *ctx.saved, s, scaling, BLOCK_N=4) for x, s in zip(ctx.parts, ctx.shards)
-        ]
-        return torch.cat(parts, -1), *[None] * 4
-
-
 def assert_entropy_right(module, logits, cuts=UNEVEN, vocab=None, scaling=0.0):
-    vocab = vocab or cuts[-1]
-    reference = lambda logits: entropy.vocab_parallel_entropy_reference(logits[:, :vocab], logit_scaling=scaling)  # noqa: E731
-    ours = lambda logits: ListedEntropy.apply(logits, module, cuts, vocab, scaling)  # noqa: E731
-    upstream = randn(len(logits))
+    vocab, upstream = vocab or cuts[-1], randn(len(logits))
+    shards = [module.Shard(a, max(0, min(b, vocab) - a), vocab) for a, b in zip(cuts, cuts[1:])]
+    parts = [(logits[:, a:b], shard) for a, b, shard in zip(cuts, cuts[1:], shards)]
     with harness.unchanged(logits=logits), harness.fenced_allocations():
-        actual = harness.gradients(ours, dict(logits=logits), upstream)
+        moments = [module.shard_moments(*part, scaling, BLOCK_N=4) for part in parts]
+        entropies, *saved = module.merge_moments(torch.stack(moments), BLOCK_M=2)
+        gradients = [module.entropy_backward(upstream, x, *saved, s, scaling, BLOCK_N=4) for x, s in parts]
+    reference = lambda logits: entropy.vocab_parallel_entropy_reference(logits[:, :vocab], logit_scaling=scaling)  # noqa: E731
     pytorch = harness.gradients(reference, dict(logits=logits), upstream)
     exact = harness.gradients(reference, dict(logits=logits.double()), upstream.double())
-    accuracy.check("entropies", actual["out"], reference(logits.float()), exact["out"])
-    accuracy.check("dlogits", actual["dlogits"], pytorch["dlogits"], exact["dlogits"])
+    accuracy.check("entropies", entropies, reference(logits.float()), exact["out"])
+    accuracy.check("dlogits", torch.cat(gradients, 1), pytorch["dlogits"], exact["dlogits"])
 
 
 def impossible_entries(module):
