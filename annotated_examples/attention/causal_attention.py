@@ -30,7 +30,8 @@ the limit: the rate of the tensor cores is, and this kernel reaches
 [[bench: causal_attention/4x16x4096x128/forward/share]] of it.
 
 **Contract.** `q`, `k` and `v` are (B, H, T, D), with any strides, in float32, float16 or bfloat16. D is 16, 32, 64 or
-128: a tile's width is a power of two, and `tl.dot` needs at least 16 along the axis that it sums over. T is anything.
+128: a tile's width is a power of two, and of 16-bit numbers `tl.dot` needs at least 16 along the axis that it sums
+over. T is anything.
 Scores and sums are float32. A NaN or $+\infty$ among the scores that a query sees makes its row NaN, and so does a
 first tile of scores that are all $-\infty$. A score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a
 value may also reach earlier queries, and in the backward pass so may one in a key or a query, as in PyTorch's products.

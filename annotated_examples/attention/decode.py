@@ -199,8 +199,8 @@ def decode_attention(
         lengths: (B,) int32: how many keys of each sequence count, 0 to S or to the size of its pages.
         block_table: (B, pages) int32: the pages of each sequence, in order. Past the last one it may hold anything.
         scale: of the scores, default $1/\sqrt{D}$.
-        window: an int w: the last w keys. A pair (left, right): the last left + 1 keys; right has no effect, as no key
-            comes after the query.
+        window: an int w: the last w keys. A pair (left, right): the last left + 1 keys, or all with a left of −1; right
+            has no effect, as no key comes after the query.
         softcap: t in $t \tanh(s / t)$, after the scale. 0.0 turns it off.
         sinks: (H,), dtype of `q` or float32: one more score for each head, without a value.
         num_splits: how many parts the keys of a sequence are divided into. The default depends on the shapes only.

@@ -13,7 +13,7 @@ the same three kernels:
 - **Groups.** Several query heads share one head of keys and values. Their gradients are summed.
 - **A cap and sinks.** Scores may be squeezed into a range, and every row may have one more score without a value.
 - **Packed sequences** of different lengths lie one after another in one tensor.
-- **Any D** up to 256. A tile's width is the next power of two, and columns past D are zeros.
+- **Any D** up to 256. A tile's width is the next power of two, at least 16, and columns past D are zeros.
 
 **What it costs.** Forward takes two products of $T \cdot S \cdot D$ multiplications per head. Backward needs five and
 computes seven. Tiles that nobody sees are skipped. Keys and values come mostly from L2, so memory isn't the limit: the

@@ -91,8 +91,8 @@ def seen_by(rows, start, end, lengths, b, T, S):
 #
 # Tensor cores multiply FP8 codes twice as fast as 16-bit numbers. But on Hopper they keep only about 14 bits of a sum
 # of such products: on an H200 scores were wrong in the fourth digit, and the order of two keys may hang on that.
-# float16 has every number that e4m3 has, and its products are summed in float32. So the codes save bytes here, and no
-# time.
+# float16 has every number that e4m3 has, and its products are summed in float32. So what the codes save here is bytes;
+# the product takes as long as one of float16.
 @triton.jit
 def summed_exactly(x):
     if x.dtype.primitive_bitwidth == 8:
@@ -104,7 +104,7 @@ def summed_exactly(x):
 #
 # A program keeps a tile of keys and goes through `BLOCK_T` queries. The product has a row for each key and a column for
 # each *head* of one query. ReLU and weights are applied to it as it comes, and the sum over the heads runs along a row,
-# which a few neighbouring threads hold. Nothing of it is written but the sum.
+# which on Hopper four neighbouring threads hold. Nothing of it is written but the sum.
 #
 # With the heads in the rows, the same sum would go across warps, through shared memory. And with several queries in one
 # tile, the tile would have to be cut by query after the product.
@@ -118,16 +118,16 @@ def indexer_logits_kernel(
     pages, T, S, H: tl.constexpr, D: tl.constexpr, INPUT_PRECISION: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    # Programs that run at the same time share their queries, and walk along the keys together.
+    # Programs that run at the same time have neighbouring tiles of keys, and share their queries.
     tiles, blocks = tl.cdiv(S, BLOCK_N), tl.cdiv(T, BLOCK_T)
     b, start_t = tl.program_id(0) // tiles // blocks, tl.program_id(0) // tiles % blocks * BLOCK_T
     start_n = tl.program_id(0) % tiles * BLOCK_N
     offs_t, offs_n = start_t + tl.arange(0, BLOCK_T), start_n + tl.arange(0, BLOCK_N)
     rows_ptr = out_ptr + b.to(tl.int64) * T * S
 
-    # Under a causal mask half of the tiles are in no query's window. Those are filled, and their keys aren't even read.
-    # The example's second program has keys 4 and 5 and the first two queries, which see no more than three keys:
-    # `pid=1: furthest = 3`.
+    # Under a causal mask nearly half of the tiles are in no query's window. Those are filled, and their keys aren't
+    # even read. The example's second program has keys 4 and 5 and the first two queries, which see no more than three
+    # keys: `pid=1: furthest = 3`.
     first, last, possible = seen_by(offs_t, start, end, lengths, b, T, S)
     first, last = tl.where(offs_t < T, first, S), tl.where(offs_t < T, last, 0)
     furthest = tl.max(last, axis=0)

@@ -2,7 +2,7 @@ r"""
 # Writing a cache of few bits
 
 [Decoding](decode.py) reads the whole cache for each new token, and takes as long as its bytes take to arrive. Half or a
-quarter of the bits are half or a quarter of the bytes, so everybody who serves a long context quantizes its cache. A
+quarter of the bits are half or a quarter of the bytes, so many who serve long contexts quantize their caches. A
 token's keys and values are written once and read thousands of times. This page is about writing, and
 [the next one](quantized_decode.py) about reading.
 

@@ -19,7 +19,7 @@ $z$ is 8, which centres codes of four bits: half as large a number, half as larg
 [[figure: quantized/folded]]
 
 **What it costs.** A key and a value of 128 numbers are 264 bytes with eight bits, 144 with four, and 512 in bfloat16.
-When a copy of four-bit codes runs at full speed, only about four operations are left for each element: there the
+While an H200 reads four-bit codes at full speed, it has time for about four instructions for each of them: there the
 conversion of codes, and not the memory, may set the limit. This page has no times yet.
 
 **Contract.** `q` is (B, H, D), float32, float16 or bfloat16. Caches are as `append_` writes them, (num_pages,

@@ -7,8 +7,8 @@ same in every run, on every card and whatever else is in the batch.
 
 That is harder than it sounds, because the scores tie. They are sums of what a ReLU has left, and where it leaves
 nothing a score is exactly 0. A row may have thousands of zeros, and the `k`-th largest may be one of them. Who gets the
-last places? Kernels that let threads race for a slot give another answer each time, and those that keep candidates in a
-buffer of a few thousand overflow. Here the rule is part of the contract: **of equal scores the earlier key comes
+last places? Kernels that let threads race for a slot may give another answer each time, and those that keep candidates
+in a buffer of a few thousand overflow. Here the rule is part of the contract: **of equal scores the earlier key comes
 first**.
 
 [[figure: indexer/plateau]]
@@ -16,10 +16,10 @@ first**.
 Nothing is sorted. The threshold is found digit by digit, as when [a token is chosen](../sampling/sample.py). Then one
 walk from left to right keeps what lies above it, and the first few of those at it.
 
-**What it costs.** A row is read twice: once for a bound, once for the list of the keys that reach it. The list is
-short as a rule, and takes 8 bytes an element, as does the room for it. It is read 17 times, from the cache. Where
-nearly all scores are equal it holds nearly all of them, and nothing breaks but the speed. This kernel hasn't been
-measured on a card yet, so this page has no times.
+**What it costs.** A row is read twice: once for a bound, once for the list of the keys that reach it. The list is short
+as a rule. Its elements take 8 bytes, and there is room for as many as there are scores. It is read 17 times, from the
+cache. Where nearly all scores are equal it holds nearly all of them, and nothing breaks but the speed. This kernel
+hasn't been measured on a card yet, so this page has no times.
 
 **Contract.** `logits` is (M, S), float32, float16 or bfloat16, any strides, S up to 2²¹; `k` is 1 to 4096. Only the
 keys of a query's window, from `start` to before `end`, take part. A larger score comes first, of equal ones the lower

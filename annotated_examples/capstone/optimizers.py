@@ -35,9 +35,9 @@ up in one model and down in the other. Over the last 20 steps the losses of both
 [[bench: capstone_optimizers/attention: adamw/loss_spread]] and
 [[bench: capstone_optimizers/kda: adamw/loss_spread]].
 
-**Muon: sixteen bits from the first step on.** Both compute five rounds in bfloat16, which has three digits. PyTorch's
-rounds the update to that before it takes its norm, and divides by a rounded norm; ours [takes the
-norm](../common/frobenius.py) in float32 and rounds once. So the very first updates of a matrix differ by a tenth of
+**Muon: sixteen bits from the first step on.** Both compute five rounds in bfloat16, which has two or three digits.
+PyTorch's rounds the update to that before it takes its norm, and divides by a rounded norm; ours [takes the
+norm](../common/frobenius.py) in float64 and rounds once. So the very first updates of a matrix differ by a tenth of
 their size and more. That looks worse than it is. Each round multiplies a small singular value by 3.4, all five nearly
 500 times, and what rounding has left beside it as well. But in a direction in which the gradient is that small, a step
 hardly changes the loss. Over the last 20 steps the losses differ by
@@ -45,9 +45,9 @@ hardly changes the loss. Over the last 20 steps the losses differ by
 [[bench: capstone_optimizers/kda: muon/apart]], and with streams by
 [[bench: capstone_optimizers/streams: muon/apart]].
 
-**Which of them is better?** So small a model can't say. It has 16 bytes of context, its matrices have 32 rows, and 100
-steps are a beginning. The learning rate is the same for all, which is what Muon's `match_rms_adamw` is for. The loss
-ends at [[bench: capstone_optimizers/attention: adamw/loss]] with AdamW, at
+**Which of them is better?** So small a model can't say. It has 16 bytes of context, its matrices have 32 rows or 32
+columns, and 100 steps are a beginning. The learning rate is the same for all, which is what Muon's `match_rms_adamw` is
+for. The loss ends at [[bench: capstone_optimizers/attention: adamw/loss]] with AdamW, at
 [[bench: capstone_optimizers/attention: muon/loss]] with Muon, and at
 [[bench: capstone_optimizers/attention: muon_parts/loss]] if each part is a matrix of its own.
 

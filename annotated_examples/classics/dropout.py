@@ -9,7 +9,7 @@ stays what it was. With a mask of ones and zeros,
 The gradient, [[tag: DO-x]], needs the same mask. Does it have to be stored, then? It does not. Here a random number is
 a function of the seed and of the element's index. Whoever needs it again computes it again.
 
-**What it costs.** An element is read and written, and nothing else moves. In bfloat16 that is 4 bytes each, for 21
+**What it costs.** An element is read and written, and nothing else moves. In bfloat16 that is 4 bytes each, for 22
 instructions, half of which make the random number. At 8192 x 8192 forward runs at
 [[bench: dropout/8192x8192/forward/share]] of the speed of a copy. PyTorch stores the mask, a byte an element, and reads
 it in the backward pass: [[bench: dropout/8192x8192/backward/eager.ms]] against
@@ -273,7 +273,7 @@ def home_of(seed):
 
 # ## Where it falls behind
 #
-# Compiled for an H200, the kernel takes about 350 instructions for the 16 elements of a thread in bfloat16. Nearly 80
+# Compiled for an H200, the kernel takes about 350 instructions for the 16 elements of a thread in bfloat16. 74 of them
 # are the multiplications of Philox, and a 64-bit product takes two turns. All together this is about three quarters of
 # the time in which the bytes pass. Copying and computing would have to overlap perfectly, and they don't quite. In
 # float32 twice as many bytes pass, and the share of a copy is [[bench: dropout/8192x8192@float32/forward/share]].

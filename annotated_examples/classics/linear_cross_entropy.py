@@ -20,9 +20,10 @@ logits twice.
 
 **Contract.** `x` is (…, hidden), `weight` (vocab, hidden), `labels` (…), `bias` (vocab) or None. `x` is float32,
 float16 or bfloat16; `weight` and `bias` have its dtype or float32, and are then rounded to it for the products, as
-under autocast. Logits are rounded to that dtype, as PyTorch's are. Everything else is computed in float32, including
-the sums over the vocabulary and over the rows. Any strides are allowed. Labels, options and `n_items` are those of
-`cross_entropy_loss`, and so is what becomes of a NaN or an infinity among the logits.
+under autocast. The products are rounded to that dtype, and the bias is added to them in float32; PyTorch adds it first.
+Everything else is computed in float32, including the sums over the vocabulary and over the rows. Any strides are
+allowed. Labels, options and `n_items` are those of `cross_entropy_loss`, and so is what becomes of a NaN or an infinity
+among the logits.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

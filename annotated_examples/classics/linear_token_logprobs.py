@@ -87,8 +87,7 @@ def pieces(rows, weight, bias, COLUMNS):
 
 # ## Launchers
 #
-# Inside `torch.compile` they are operators, which Dynamo doesn't look into: it can't follow writes to parts of one
-# tensor.
+# Inside `torch.compile` they are operators, which Dynamo doesn't look into: it would write out every round of the loop.
 OPTIONS = "Tensor tokens, Tensor? bias{}, float temperature, SymInt ignore_index"
 FORWARD = f"(Tensor x, Tensor weight, {OPTIONS.format('')}) -> (Tensor, Tensor, Tensor)"
 BACKWARD = (

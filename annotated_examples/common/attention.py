@@ -19,8 +19,8 @@ from annotated_examples.common.products import rows_by_rows
 
 LARGEST_HEAD = 256
 
-# A window that is open on one side reaches this far. No sequence is longer, and the sum of a few such numbers still
-# fits into 32 bits.
+# A window that is open on one side reaches this far. Keys of 128 numbers for so long a sequence would take 137 GB in 16
+# bits. And the sum of a few such numbers still fits into 32 bits.
 OPEN = 2**29
 
 

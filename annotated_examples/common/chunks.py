@@ -302,8 +302,8 @@ def between_sums(sums, TRANSPOSED: tl.constexpr = False):
 # ## TF32
 #
 # A tensor core doesn't multiply float32 numbers. It takes them as TF32: of the 23 bits of a fraction it looks at 10 and
-# drops the rest. So every factor becomes smaller, by a part in 2900 on average, and a sum of many products is too small
-# by as much: errors that all point the same way don't cancel. Rounded to the nearest number of 10 bits first, a factor
+# drops the rest. So every factor becomes smaller, by a part in 2900 on average, and so does a sum of many products:
+# errors that all point the same way don't cancel. Rounded to the nearest number of 10 bits first, a factor
 # is as often too large as too small.
 #
 # Adding a half of what the last bit that stays is worth rounds up where the dropped bits are a half or more. The
@@ -381,7 +381,8 @@ def gate_gradient(m, into, dtype: tl.constexpr):
 #
 # So it grows from blocks of two tokens to blocks of four, eight, and so on, all blocks at once: `cross` is what of A
 # lies between the halves of each pair. Squaring A again and again would be shorter. But with similar keys its powers
-# grow to 10⁹ while the inverse stays below 1, and no digit is right. Here nothing is larger than the inverse and A.
+# grow beyond 10⁹, while no number of the inverse is above 1, and no digit is right. Here nothing is larger than the
+# inverse and A.
 @triton.jit
 def inverse_of_system(a, BLOCK_T: tl.constexpr, PRECISION: tl.constexpr):
     place = tl.arange(0, BLOCK_T)

@@ -97,9 +97,9 @@ def hadamard(rows, columns):
     return 1.0 - 2.0 * (common & 1).to(tl.float32)
 
 
-# The sum runs over 32 columns at a time: a whole matrix would be too large for shared memory. Signs, ones and minus
-# ones are exact in any dtype, so tensor cores may multiply 16-bit rows. H is its own transpose, and up to the factor
-# its own inverse; the way **back** is H first and the signs after it.
+# The sum runs over 32 columns at a time: a whole matrix of 256 columns takes 256 KB in float32, more than any card has
+# shared memory for. Signs, ones and minus ones are exact in any dtype, so tensor cores may multiply 16-bit rows. H is
+# its own transpose, and up to the factor its own inverse; the way **back** is H first and the signs after it.
 @triton.jit
 def turned(
     row_ptrs, stride_d, live, signs_ptr,  # a pointer for each row; which rows there are; (D,)

@@ -1,7 +1,7 @@
 r"""
 # Launchers that `torch.compile` doesn't look into
 
-The compiler can trace the launch of a kernel, but not one whose arguments are tuples or tensor descriptors. And from a
+The compiler can trace the launch of a kernel, but not one with tuples or functions among its arguments. And from a
 kernel's code it finds out which tensors the kernel writes: where the code has a scan, PyTorch 2.11 misses the store,
 and the result is never filled. So inside `torch.compile` such a launcher is a custom operator, of which the compiler
 knows the arguments and the shapes of the results. Elsewhere it is called directly, and

@@ -1,9 +1,8 @@
 r"""
 # Attention inside `torch.compile`
 
-The compiler can't trace a launch with tensor descriptors, and with sequences of different lengths it loses a gradient
-that a kernel writes into a buffer filled with NaN. So inside `torch.compile` both launchers are custom operators, of
-which the compiler knows only the shapes of the results. Elsewhere they are called directly.
+The compiler can't trace a launch with tuples of tensors. So inside `torch.compile` both launchers are custom operators,
+of which the compiler knows only the shapes of the results. Elsewhere they are called directly.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton
@@ -17,8 +16,8 @@ from annotated_examples.common.attention import Options
 
 
 def opaque_decode(launch_forward):
-    """Decorate a launcher of decode: inside `torch.compile`, which can't trace tuples of tensors either, it is a custom
-    operator. A compiled call ignores `tiles`."""
+    """Decorate a launcher of decode: inside `torch.compile` it is a custom operator. A compiled call ignores
+    `tiles`."""
     launch_forward = replayed(launch_forward)
     name = f"{launch_forward.__module__.replace('.', '_')}::{launch_forward.__name__}"
 
@@ -44,8 +43,8 @@ def opaque_decode(launch_forward):
 
 
 def opaque_causal_attention(launch_forward, launch_backward):
-    """The two launchers of causal attention, as functions that call custom operators inside `torch.compile`, because it
-    can't trace tuples of tensors. A compiled call ignores `tiles`."""
+    """The two launchers of causal attention, as functions that call custom operators inside `torch.compile`. A compiled
+    call ignores `tiles`."""
     launch_forward, launch_backward = replayed(launch_forward), replayed(launch_backward)
     namespace = launch_forward.__module__.replace(".", "_")
 

@@ -1,7 +1,7 @@
 r"""
 # A loss inside `torch.compile`
 
-Dynamo can't trace a launcher that writes to parts of one tensor, piece by piece, and multiplies in mixed precision.
+Of a launcher that goes through a vocabulary piece by piece, Dynamo would write out every round of the loop.
 `opaque_loss` turns a loss's two launchers into custom operators, which the compiler doesn't look into. It asks the
 functions `empty` for shapes, and the launchers are called when the compiled model runs.
 """

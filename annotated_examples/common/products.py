@@ -165,11 +165,11 @@ class Product(torch.autograd.Function):
 # ## Inside torch.compile
 #
 # `torch.compile` first follows the Python code of a model, which is the job of its part *Dynamo*. Dynamo can follow the
-# launch of a plain kernel, but not one with an autotuner, with a function among its arguments, or with a tensor
-# descriptor (a description of a matrix, from which the hardware of newer GPUs copies whole tiles). `@opaque` turns a
-# launcher into a custom operator, which the compiler doesn't look into. While it compiles it calls the function `fake`
-# instead, which only says what shape and dtype the results have. When the compiled model runs, the launcher is called.
-# Outside of `torch.compile` the launcher is called directly, which is a few microseconds faster, and replayed.
+# launch of a kernel, but not one with a function or a tuple among its arguments, such as these kernels' `ACTIVATION`.
+# `@opaque` turns a launcher into a custom operator, which the compiler doesn't look into. While it compiles it calls
+# the function `fake` instead, which only says what shape and dtype the results have. When the compiled model runs, the
+# launcher is called. Outside of `torch.compile` the launcher is called directly, which is a few microseconds faster,
+# and replayed.
 def opaque(launch_forward):
     """Decorate a launcher `f(a, b, activation=None, *, save_z=False, **tiles)`; a compiled call ignores `tiles`."""
     launch_forward = replayed(launch_forward)

@@ -35,7 +35,7 @@ def bound(x):
 
 
 def window_contract(x, S, start, end):
-    """Raises on bounds that aren't (len(x),) int32 beside `x`, and on the CPU on those outside of [0, S]."""
+    """Raises on bounds that aren't (len(x),) int32 beside `x`, or outside of [0, S] where values are looked at."""
     checks.optional_tensors(start=start, end=end)
     checks.dtypes((torch.int32,), start=start, end=end)
     for name, value in dict(start=start, end=end).items():

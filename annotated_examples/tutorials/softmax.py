@@ -227,8 +227,9 @@ def softmax_backward(dy, y, *, BLOCK_N=None):
 
 # ## Joining autograd
 #
-# The output is saved for the backward pass. Because it is an output, autograd notices if it is overwritten, and raises.
-# `once_differentiable` makes a second derivative raise too, instead of silently losing a term.
+# The output is saved for the backward pass. `save_for_backward` also notes how often it has been written to: if
+# somebody overwrites it before the backward pass, autograd raises. `once_differentiable` makes a second derivative
+# raise too, instead of silently losing a term.
 #
 # The two launchers are arguments: the fast version uses the same `Function` with launchers of its own.
 class Softmax(torch.autograd.Function):

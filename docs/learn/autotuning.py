@@ -74,8 +74,8 @@ for config in lesson.CONFIGURATIONS:
 #
 # ## An autotuner in twenty lines
 #
-# At the first call for a **key** an autotuner runs the kernel once with each configuration, takes the time and
-# remembers the fastest. Later calls with that key look it up. This autotuner takes its clock as an argument, so that
+# At the first call for a **key** an autotuner runs the kernel with each configuration, takes the time and remembers the
+# fastest. Later calls with that key look it up. This autotuner takes its clock as an argument, so that
 # you can watch it work without a GPU: here the clock is a fake, a formula for what a call might cost.
 
 

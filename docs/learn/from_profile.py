@@ -182,9 +182,9 @@ print(f"{'all of it':18}{plain:42.1f} ms{best:6.1f} ms")
 # %% [markdown]
 # The table shows three things, and no card was needed:
 #
-# - **The loss comes first.** Its logits are 16384 times 65536 numbers, and plain PyTorch computes them in float32,
-#   reads them, writes them again as logarithms, and does the same with their gradients. It has more to gain than
-#   anything else.
+# - **The loss comes first.** Its logits are 16384 times 65536 numbers. Plain PyTorch writes them in bfloat16, once more
+#   in float32, and again as logarithms, reads them each time, and does the same with their gradients. It has more to
+#   gain than anything else.
 # - **The rotary embedding is next**, although it has hardly any arithmetic. Written in PyTorch it is dozens of calls, each
 #   with a pass through memory.
 # - **Gates, norms and dropout** each have less to gain. Products have nothing to gain, if the library is as good as we
@@ -227,7 +227,8 @@ notebook.ladder("capstone")
 # gate's input aren't next to each other in memory, and the gradient of a norm's weight is a sum down the columns.
 #
 # The last two rungs gain nothing: with our attention a step takes as long as before, and with our products a little longer.
-# PyTorch takes both from libraries that are close to the limit. We replaced them only so that every operation is ours. The capstone's page says where our products lose time.
+# PyTorch takes both from libraries that are close to the limit. We replaced them only so that every operation is ours.
+# The capstone's page says where our products lose time.
 #
 # Two rules are worth keeping. **Predict first**: if a rung gains less than predicted, its kernel isn't at its limit
 # yet, and you know which kernel to look at. And **stop in time**: what a library does well is the last thing to write.

@@ -32,6 +32,7 @@ from academy.runtime import device  # before triton: without a GPU it switches t
 from academy.bench import notebook
 from academy.site import l2_picture
 from annotated_examples.fast import matmul as fast
+from annotated_examples.ladders.matmul_backward import rung_1_gate_in_the_loads as gated
 from annotated_examples.tutorials import matmul_grouped as lesson
 
 import torch
@@ -233,8 +234,8 @@ for name, value in (("with strides", dx), ("without", ignores_strides)):
 #
 # With a ReLU after the product, the upstream gradient has to be **gated** before it is multiplied: set to zero wherever
 # the result is zero. Doing that inside the loads saves a kernel and a matrix that it writes; in return each product loads
-# two tiles for one factor, the gradient's and the gate's. `matmul_backward` does it if you pass the result, `z`, and the
-# name of the activation. It is slower:
+# two tiles for one factor, the gradient's and the gate's. `gated`, the first rung of the [ladder of the backward
+# pass](../kernels/fast/matmul.md#matmul_backward-gate_apart), does that. It is slower:
 
 
 # %%
@@ -242,7 +243,7 @@ def gradients(in_the_loads, size=4096):
     """A call to time: both gradients of a product with a ReLU, gated in the loads or ahead of them."""
     x, y, dz, z = (torch.randn(size, size, dtype=torch.bfloat16, device=device.DEVICE) for _ in range(4))
     if in_the_loads:
-        return lambda: lesson.matmul_backward(dz, x, y, z, "relu")
+        return lambda: gated.matmul_backward(dz, x, y, z, "relu")
     return lambda: lesson.matmul_backward(torch.where(z > 0, dz, 0), x, y)
 
 
