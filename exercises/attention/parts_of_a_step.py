@@ -29,8 +29,8 @@ HINTS = (
 )
 WHY = """4 sequences have 8 tiles, so 64 parts would make 512 programs. But a part of 192 keys is hardly worth a program
 and its share of the merge, so the capacity decides: 48. The lengths may not: they are numbers on the card, and to read
-them the host would have to wait for it. Here half of the parts are nearly empty, which costs a little, and a
-launch that is recorded in a graph fits every later length."""
+them the host would have to wait for it. So a part of the longest sequence has 128 keys here, two tiles, which costs a
+little, and a launch that is recorded in a graph fits every later length."""
 
 
 def check(t):
