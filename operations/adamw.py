@@ -3,13 +3,16 @@
 The page has one weight and several steps. Here each row is a weight.
 """
 
+import functools
+import importlib
+
 import torch
 
 from academy.formulas.cases import case
 from academy.judge.public import Public
 
 LESSON = "optimizers.adamw"
-FAST = None
+FAST = "fast.adamw"
 FUNCTION = "adamw_"
 AXES = ("tensors", "elements")
 DERIVATION = "adamw"
@@ -62,7 +65,7 @@ def after_each(step, g, p_0):
     return tuple(torch.stack(each, 1) for each in zip(*seen))
 
 
-@case(modules=LESSON, returns=("AW-p", "AW-m", "AW-v"), rows=("g", "p_0"), forward_only=True)
+@case(modules=(LESSON, FAST), returns=("AW-p", "AW-m", "AW-v"), rows=("g", "p_0"), forward_only=True)
 def steps(module, g, p_0, eta, omega, beta, gamma, varepsilon):
     options = dict(lr=eta, betas=(beta, gamma), eps=varepsilon, weight_decay=omega)
 
@@ -92,47 +95,52 @@ def cost(shape, dtype):
 
 
 def inputs(shape, dtype, device):
-    made = {name: torch.randn(shape, dtype=dtype, device=device) for name in ("param", "grad")}
-    averages = {name: torch.rand(shape, device=device) for name in ("exp_avg", "exp_avg_sq")}
-    return made | averages | {"done": torch.full((), 3.0, device=device)}
+    return {name: torch.randn(shape, dtype=dtype, device=device) for name in ("param", "grad")}
 
 
-def of_rows(step):
-    """Each row is a tensor of its own."""
+# A step of an optimizer, as one waits for it. Each row is a tensor of its own. The averages are made by the first step.
+def step_of(optimizer):
+    made = {}
 
-    def call(param, grad, exp_avg, exp_avg_sq, done):
-        step(*(x.unbind() for x in (param, grad, exp_avg, exp_avg_sq)), done, **OPTIONS)
+    def call(param, grad):
+        key = param.data_ptr(), grad.data_ptr()
+        if key not in made:
+            params = [torch.nn.Parameter(x) for x in param.unbind()]
+            for one, its in zip(params, grad.unbind()):
+                one.grad = its
+            made.clear()
+            made[key] = optimizer(params, **OPTIONS)
+        made[key].step()
         return param
 
     return call
 
 
+def of_the_file(step):
+    return step_of(importlib.import_module(step.__module__).AdamW)
+
+
 def of_pytorch(**how):
-    """PyTorch's step. It wants a tensor of steps for each parameter, which are made once, and averages in the dtype of
-    the weights, so that float32 alone is compared."""
-
-    from torch.optim.adamw import adamw
-
-    each: list = []
-
-    def step(params, grads, exp_avgs, exp_avg_sqs, done, *, betas, **options):
-        each.extend(done.clone() for _ in params[len(each) :])
-        given = params, grads, exp_avgs, exp_avg_sqs, [], each[: len(params)]
-        beta1, beta2 = betas
-        adamw(*map(list, given), amsgrad=False, beta1=beta1, beta2=beta2, maximize=False, **options, **how)
-
-    return of_rows(step)
+    """PyTorch's averages have the dtype of the weights, so float32 alone is compared."""
+    return step_of(functools.partial(torch.optim.AdamW, **how))
 
 
 # Two tensors of five and two elements in three chunks: beside them the tables and one step are read.
-EXAMPLES = {
-    LESSON: {"forward": dict(bytes_read=7 * 16 + 8 * (6 * 2 + 2 * 3) + 4, bytes_written=7 * 12, operations=15 * 7)}
-}
+# (Fast, the first tensor has seven.)
+def example(elements):
+    return {
+        "forward": dict(
+            bytes_read=elements * 16 + 8 * (6 * 2 + 2 * 3) + 4, bytes_written=elements * 12, operations=15 * elements
+        )
+    }
+
+
+EXAMPLES = {LESSON: example(7), FAST: example(9)}
 BENCH = dict(
     shapes=[(512, 2048), (148, 837_000)],
     dtypes=[torch.float32],
     inputs=inputs,
-    call=of_rows,
+    call=of_the_file,
     eager=of_pytorch(fused=True),
     compile=False,
     peers={"foreach": lambda: of_pytorch(foreach=True)},

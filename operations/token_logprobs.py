@@ -7,7 +7,7 @@ from academy.judge.public import Public
 from operations.cross_entropy import one_each, one_ignored
 
 LESSON = "classics.token_logprobs"
-FAST = None
+FAST = "fast.token_logprobs"
 FUNCTION = "token_logprobs"
 AXES = ("rows", "vocabulary")
 DERIVATION = "token_logprobs"
@@ -28,7 +28,7 @@ PUBLIC = [
 
 # ---------------------------------------------------------------- what is compared with formulas
 ROWS = ("x", "c", "nabla_ell", "nabla_H")
-RESULTS = dict(modules=LESSON, returns=("LP", "LP-H"), gradients={"x": "LP-x"}, rows=ROWS)
+RESULTS = dict(modules=(LESSON, FAST), returns=("LP", "LP-H"), gradients={"x": "LP-x"}, rows=ROWS)
 ALL = ("float32", "float16", "bfloat16")
 
 
@@ -40,6 +40,11 @@ def one_of_many(x):
 @case(**RESULTS, values=one_of_many, dtypes=ALL)
 def both_results(module, x, c, tau):
     return module.token_logprobs(x, c, temperature=tau)
+
+
+def block(module, size):
+    """A small block. The fast version takes a row in strips."""
+    return {"BLOCK" if module.__name__.endswith(FAST) else "BLOCK_N": size}
 
 
 def without_an_upstream_of_entropies(x):
@@ -58,8 +63,8 @@ def all_but_the_last(x):
 @case(**RESULTS, values=without_an_upstream_of_entropies, sizes={"V": 37})
 def logprobs_in_chunks(module, x, c, tau, nabla_ell):
     logits = all_but_the_last(x)
-    logprobs, entropies, state = module.token_logprobs_forward(logits, c[None], tau, BLOCK_N=8)
-    dx = module.token_logprobs_backward(nabla_ell, None, logits, c[None], state, tau, BLOCK_N=16)
+    logprobs, entropies, state = module.token_logprobs_forward(logits, c[None], tau, **block(module, 8))
+    dx = module.token_logprobs_backward(nabla_ell, None, logits, c[None], state, tau, **block(module, 16))
     return (logprobs[0], entropies[0]), {"x": dx[0]}
 
 
@@ -67,13 +72,13 @@ def logprobs_in_chunks(module, x, c, tau, nabla_ell):
 def entropies_in_chunks(module, x, c, tau, nabla_H):
     """Each row in a sequence of its own."""
     logits, tokens = torch.nn.functional.pad(x[:, None], (0, 0, 0, 1))[:, :-1], c[:, None]
-    logprobs, entropies, state = module.token_logprobs_forward(logits, tokens, tau, BLOCK_N=8)
-    dx = module.token_logprobs_backward(None, nabla_H, logits, tokens, state, tau, BLOCK_N=16)
+    logprobs, entropies, state = module.token_logprobs_forward(logits, tokens, tau, **block(module, 8))
+    dx = module.token_logprobs_backward(None, nabla_H, logits, tokens, state, tau, **block(module, 16))
     return (logprobs[:, 0], entropies[:, 0]), {"x": dx[:, 0]}
 
 
 # The second launch goes on with the state of the first, which must not look for a token behind its own logits.
-@case(**RESULTS, values=one_of_many, sizes={"V": 37})
+@case(**RESULTS | dict(modules=LESSON), values=one_of_many, sizes={"V": 37})
 def in_pieces(module, x, c, tau, nabla_ell, nabla_H, at_end):
     """The first 20 logits, then the others."""
     (state, results), pieces, vocab = module.empty_results(c), x.split(20, 1), x.shape[1]
@@ -106,12 +111,14 @@ def cost(shape, dtype):
     }
 
 
-# Forward also keeps four numbers of each row, and reads the token's logit a second time. The row of the ignored token
+# Forward also keeps a few numbers of each row, and reads the token's logit a second time. The row of the ignored token
 # isn't read, and its gradient is written.
-def example(rows, ignored, vocab):
+def example(rows, ignored, vocab, state):
     counted = (rows - ignored) * vocab * 4
     return {
-        "forward": dict(bytes_read=counted + 8 * rows, bytes_written=24 * rows, operations=8 * rows * vocab),
+        "forward": dict(
+            bytes_read=counted + 8 * rows, bytes_written=(8 + 4 * state) * rows, operations=8 * rows * vocab
+        ),
         "backward": dict(bytes_read=counted + 28 * rows, bytes_written=rows * vocab * 4, operations=9 * rows * vocab),
     }
 
@@ -141,7 +148,7 @@ def liger(inputs):
     return lambda logits, tokens: fused_selective_log_softmax(one_more, tokens[None], 1.0)[0]
 
 
-EXAMPLES = {LESSON: example(4, 1, 11)}
+EXAMPLES = {LESSON: example(4, 1, 11, state=4), FAST: example(4, 1, 21, state=3)}
 BENCH = dict(
     shapes=[*((8192, vocab) for vocab in (151936, 128256, 32000, 4097)), (2048, 262144)],
     dtypes=[torch.bfloat16],
@@ -156,6 +163,7 @@ BENCH = dict(
             eager=first_result(eager),
             peers={"liger-kernel": liger},
             passes=["forward"],
+            differentiable=[],
             shapes=[(8192, 151936)],
         ),
     },

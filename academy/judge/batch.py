@@ -57,15 +57,27 @@ def _results(attempt: Attempt, function: Any, inputs: dict[str, Any]) -> dict[st
     return {n: v.view(torch.uint8) if codes(v) else v for n, v in found.items() if torch.is_tensor(v)}
 
 
+def _by_reference(attempt: Attempt, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """On the CPU: with fewer rows an index may lie outside, which is an error there, and on a card the end of all that
+    the process does. (Unless the reference has tensors of its own on the card.)"""
+    there = {name: value.cpu() if torch.is_tensor(value) else value for name, value in inputs.items()}
+    try:
+        return _results(attempt, attempt.subject.reference, there)
+    except RuntimeError as error:
+        if "same device" not in str(error):
+            raise
+        return _results(attempt, attempt.subject.reference, inputs)
+
+
 def rows_of(attempt: Attempt, dim: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """The axes of rows in the inputs and in the results of the reference; None where its rows depend on each other."""
-    where, reference = axes(attempt, dim), attempt.subject.reference
+    where = axes(attempt, dim)
     if not where:
         return None
     inputs, count = elements.in_float64(attempt.inputs()), attempt.sizes[dim]
-    whole = _results(attempt, reference, inputs)
+    whole = _by_reference(attempt, inputs)
     backwards = list(reversed(range(count)))
-    other, alone = (_results(attempt, reference, taken(inputs, where, rows)) for rows in (backwards, [count - 1]))
+    other, alone = (_by_reference(attempt, taken(inputs, where, rows)) for rows in (backwards, [count - 1]))
     out = {}
     for name, value in whole.items():
         smaller = [place for place, (a, b) in enumerate(zip(value.shape, alone[name].shape)) if (a, b) == (count, 1)]
@@ -85,7 +97,7 @@ def dims(attempt: Attempt) -> list[tuple[str, str]]:
     """The dims whose rows the reference computes independently. Each comes with "", and with other dims that may be
     long: a sum over it may then be split, and the results are few enough for the interpreter."""
     found, subject = [], attempt.subject
-    # With fewer columns a label would lie outside. On a card such an index ends the process's work there for good.
+    # With fewer columns a label would lie outside.
     counted = {tensor.below for tensor in subject.tensors.values()}
     free = [dim for dim in subject.dims if dim not in subject.sizes]
     for dim in free:
@@ -96,7 +108,7 @@ def dims(attempt: Attempt) -> list[tuple[str, str]]:
                 for other in free:
                     sizes = tuple({**attempt.sizes, other: LONG, dim: 1}.items())
                     one = attempt.varied(sizes=sizes)
-                    results = _results(one, subject.reference, one.inputs()).values() if other != dim else ()
+                    results = _by_reference(one, one.inputs()).values() if other != dim else ()
                     if 0 < sum(value.numel() for value in results) <= ROW:
                         found.append((dim, other))
     return found

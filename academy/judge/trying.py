@@ -609,7 +609,7 @@ class Attempt:
     def _repeat(self) -> None:
         inputs = self.inputs()
         first, upstreams = self.results(self.subject.function, inputs)
-        for _ in range(1 if device.INTERPRET else 10):
+        for _ in range(1 if device.INTERPRET else 99):
             again, _ = self.results(self.subject.function, inputs, upstreams or None)
             for name, value in first.items():
                 if torch.is_tensor(value):

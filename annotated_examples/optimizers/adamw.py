@@ -154,8 +154,19 @@ def adamw_kernel(
 def addresses(params, grads, exp_avgs, exp_avg_sqs, steps):
     """`table`, on the device of the tensors, which are contiguous. steps: a tensor for each parameter."""
     named = (params, grads, exp_avgs, exp_avg_sqs, steps)
-    table = torch.tensor([*([x.data_ptr() for x in some] for some in named), [x.numel() for x in params]])
-    return table.pin_memory().to(params[0].device, non_blocking=True) if params[0].is_cuda else table
+    numbers = [*([x.data_ptr() for x in some] for some in named), [x.numel() for x in params]]
+    return on_device(numbers, params[0].device)
+
+
+def on_device(numbers, where):
+    """Of an int64 tensor."""
+    table = torch.tensor(numbers)
+    return table.pin_memory().to(where, non_blocking=True) if where.type == "cuda" else table
+
+
+def stream_of(tensor):
+    """In which a launch is made now."""
+    return torch.cuda.current_stream(tensor.device) if tensor.is_cuda else None
 
 
 # Which program takes what depends on the lengths alone, and these stay the same. So that table is kept, for the stream
@@ -183,9 +194,7 @@ def adamw_launch_(
 ):  # fmt: skip
     """One launch for contiguous parameters of one dtype. steps: a tensor for each, already increased by 1."""
     checks.power_of_two(CHUNK=CHUNK, BLOCK=BLOCK)
-    where = params[0].device
-    stream = torch.cuda.current_stream(where) if where.type == "cuda" else None
-    chunks = chunks_of(tuple([p.numel() for p in params]), CHUNK, where, stream)
+    chunks = chunks_of(tuple([p.numel() for p in params]), CHUNK, params[0].device, stream_of(params[0]))
     if programs := chunks.shape[0]:
         adamw_kernel[(programs,)](
             addresses(params, grads, exp_avgs, exp_avg_sqs, steps), chunks, len(params),
@@ -237,13 +246,17 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
     places = [] if torch.compiler.is_compiling() else [place for x in written if (place := x.data_ptr())]
     if len(set(places)) < len(places):
         raise ValueError("params, exp_avgs and exp_avg_sqs must be different tensors, because they are written to")
+    contract_of_numbers(lr, *betas, eps, weight_decay)
+
+
+def contract_of_numbers(lr, beta1, beta2, eps, weight_decay):
     if isinstance(lr, torch.Tensor):
         checks.tensors(lr=lr)
         checks.dtypes((torch.float32,), lr=lr)
         checks.shape("lr", lr, (), "one number")
     else:
         checks.number("lr", lr, at_least=0)
-    for at, beta in enumerate(betas):
+    for at, beta in enumerate((beta1, beta2)):
         checks.number(f"betas[{at}]", beta, at_least=0)
         if beta >= 1:
             raise ValueError(f"betas[{at}] must be below 1, got {beta}")
@@ -257,8 +270,8 @@ def contract(params, grads, exp_avgs, exp_avg_sqs, steps, lr, betas, eps, weight
 # must be reported: autograd counts the *versions* of a tensor, and so notices that a value was overwritten which a
 # backward pass still needs.
 @torch.no_grad()
-def one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *options):
-    """A launch for each dtype of params. options: as `adamw_launch_` takes them."""
+def one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *options, launcher=adamw_launch_):
+    """A launch for each dtype of params. options: as `launcher` takes them."""
     if isinstance(steps, torch.Tensor):
         steps += 1
         steps = [steps] * len(params)
@@ -272,7 +285,7 @@ def one_step_(params, grads, exp_avgs, exp_avg_sqs, steps, lr, *options):
             for some in (params, grads, exp_avgs, exp_avg_sqs, steps)
         ]
         flat = [[x.contiguous() for x in some] for some in given]
-        adamw_launch_(*flat, *rate, *map(float, options))
+        launcher(*flat, *rate, *map(float, options))
         for at in (0, 2, 3):  # parameters and averages
             for before, after in zip(given[at], flat[at]):
                 if after is not before:
@@ -328,7 +341,7 @@ class AdamW(InFloat32):
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
 
-    def update(self, group):
+    def update(self, group, step=adamw_):
         params = [p for p in group["params"] if p.grad is not None]
         states = [self.state[p] for p in params]
         for p, state in zip(params, states):
@@ -338,7 +351,7 @@ class AdamW(InFloat32):
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p, **like), torch.zeros_like(p, **like)
         averages = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
         options = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay")}
-        adamw_(params, [p.grad.detach() if p.grad.requires_grad else p.grad for p in params], *averages, **options)
+        step(params, [p.grad.detach() if p.grad.requires_grad else p.grad for p in params], *averages, **options)
 
 
 # ## A run small enough to watch

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import torch
 
 from academy.runtime import device
 from academy import judge
@@ -109,3 +110,12 @@ def test_decoding_has_a_form_in_which_it_holds(monkeypatch):
 def test_every_dim_of_an_elementwise_function_is_tried():
     report = judge.judge(lambda x: x * 2, lambda x: x * 2, {"x": "rows cols"}, groups=["batch"])
     assert report.right and {each.trial.detail for each in report.judged[0].outcomes} == {"rows", "cols"}
+
+
+@pytest.mark.gpu
+def test_an_index_that_fewer_rows_make_too_large_ends_no_work_on_a_card():
+    """Which it does there, for the whole process: the reference is asked on the CPU."""
+    (one,) = [each for each in STATED if each.name == "sparse_decode"]
+    (trial, *_) = Plan(one.subject()).trials(["sizes"])
+    assert batch.dims(Attempt(one.subject(), trial))
+    torch.cuda.synchronize()

@@ -9,6 +9,7 @@ from academy.runtime import device
 from academy.judge import accuracy
 from annotated_examples.classics import token_logprobs as lesson
 from annotated_examples.common import logits as shared
+from annotated_examples.fast import token_logprobs as fast
 from tests.kernels import harness
 from tests.kernels.harness import Mutant, randn
 
@@ -22,9 +23,11 @@ INF, NAN = float("inf"), float("nan")
 def in_blocks(module, block):
     """The public function with blocks so small that rows of a few dozen logits take several."""
 
+    tile = {"BLOCK" if hasattr(module, "tiles") else "BLOCK_N": block}
+
     def call(logits, tokens, temperature=1.0, ignore_index=-100):
-        forward = lambda *arguments: module.token_logprobs_forward(*arguments, BLOCK_N=block)  # noqa: E731
-        backward = lambda *arguments: module.token_logprobs_backward(*arguments, BLOCK_N=block)  # noqa: E731
+        forward = lambda *arguments: module.token_logprobs_forward(*arguments, **tile)  # noqa: E731
+        backward = lambda *arguments: module.token_logprobs_backward(*arguments, **tile)  # noqa: E731
         return module.TokenLogprobs.apply(logits, tokens, temperature, ignore_index, forward, backward)
 
     return call
@@ -139,9 +142,14 @@ CHECKS = [
 ]
 
 
+BOTH = pytest.mark.parametrize("module", [lesson, fast], ids=["lesson", "fast"])
+
+
+@BOTH
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_check(check):
-    check(lesson)
+def test_check(module, check):
+    if module is lesson or check is not pieces_of_a_vocabulary:
+        check(module)
 
 
 # ---------------------------------------------------------------- mutants, each with the check that must notice it
@@ -161,48 +169,64 @@ SHARED_MUTANTS = [
     (a_larger_logit_in_each_block, Mutant("no shift in rebase", "(weighted + shift * row_sum) * factor, weighted", "weighted * factor, weighted")),
     (impossible_tokens, Mutant("0 · (−∞) in the sum", "tl.where(e > 0.0, (z - new_max) * e, e)", "(z - new_max) * e")),
 ]  # fmt: skip
+FAST_MUTANTS = [
+    (impossible_tokens, Mutant("0 · (−∞) in the gradient", "beta * tl.maximum(t, LEAST))", "beta * t)")),
+    (impossible_tokens, Mutant("0 · (−∞) in the sum", "power * tl.maximum(t, LEAST), 1)", "power * t, 1)")),
+    (a_larger_logit_in_each_block, Mutant("exponents aren't moved", "(weighted + moved * total) * factor +", "weighted * factor +")),
+    (lanes_past_the_end, Mutant("the head is left out", "lane < STRIP, head, width", "lane < STRIP, 0, width")),
+    (lanes_past_the_end, Mutant("a strip past the end counts", "(start + strips < end)[:, None]", "(start + strips < width)[:, None]")),
+    (a_temperature, Mutant("no 1/τ in the gradient", ".to(tl.float32) * scaling\n        alpha", ".to(tl.float32)\n        alpha")),
+    (around_ten_thousand, Mutant("x − log Z", "(x_token - row_shift) * scaling - log_sum", "x_token * scaling - (row_shift * scaling + log_sum)")),
+    (out_of_range_is_nan, Mutant("token out of range unnoticed", '(token < width), alpha, float("nan"))', "(token < width), alpha, alpha)")),
+    (ignored_rows_are_not_read, Mutant("ignored rows are read", "tl.where(ignored, 0.0, dx), mask=mask", "dx, mask=mask")),
+]  # fmt: skip
 
 
 test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, MUTANTS)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS)
 test_mutant_of_the_shared_sums_is_caught = harness.mutant_test(shared, SHARED_MUTANTS, within=lesson)
 
 
 # ---------------------------------------------------------------- values
 
 
+@BOTH
 @pytest.mark.parametrize("dtype", harness.DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("vocab", [1, 7, 117])
-def test_odd_vocabularies(dtype, vocab):
-    assert_right(lesson, randn(4, vocab, dtype=dtype), some_tokens(4, vocab=vocab), absolute=vocab == 1)
+def test_odd_vocabularies(module, dtype, vocab):
+    assert_right(module, randn(4, vocab, dtype=dtype), some_tokens(4, vocab=vocab), absolute=vocab == 1)
 
 
-def test_where_one_logit_towers_above_all():
+@BOTH
+def test_where_one_logit_towers_above_all(module):
     """The entropy is near 0 there, and so is its gradient: both are judged absolutely."""
     logits, tokens = randn(6, 117) * 1e4, some_tokens(6, vocab=117)
-    assert_right(lesson, logits, tokens, [torch.zeros(6, device=DEVICE), randn(6)], absolute=True, temperature=1.3)
+    assert_right(module, logits, tokens, [torch.zeros(6, device=DEVICE), randn(6)], absolute=True, temperature=1.3)
     upstream = [randn(6), None]
-    ours = results(in_blocks(lesson, 16), logits, tokens, upstream)
+    ours = results(in_blocks(module, 16), logits, tokens, upstream)
     own, exact = (results(lesson.token_logprobs_reference, x, tokens, upstream) for x in (logits, logits.double()))
     for name in ("logprobs", "dlogits"):
         accuracy.check(name, ours[name], own[name], exact[name])
 
 
+@BOTH
 @pytest.mark.parametrize("bad", [INF, NAN, -INF], ids=["a +∞", "a NaN", "nothing but −∞"])
-def test_what_spoils_a_row_leaves_the_others_their_bits(bad):
+def test_what_spoils_a_row_leaves_the_others_their_bits(module, bad):
     logits, tokens, upstream = randn(3, 40), some_tokens(3, vocab=40), [randn(3), randn(3)]
-    clean = results(in_blocks(lesson, 16), logits, tokens, upstream)
+    clean = results(in_blocks(module, 16), logits, tokens, upstream)
     logits[1, slice(None) if bad == -INF else 20] = bad
-    spoilt = results(in_blocks(lesson, 16), logits, tokens, upstream)
+    spoilt = results(in_blocks(module, 16), logits, tokens, upstream)
     for name, value in spoilt.items():
         assert torch.equal(value[[0, 2]], clean[name][[0, 2]]) and value[1].isnan().all(), name
 
 
+@BOTH
 @pytest.mark.parametrize("which", ["logprobs", "entropies", "expanded"])
-def test_upstream_gradients(which):
+def test_upstream_gradients(module, which):
     """Either may be missing, or one number shown many times."""
     one = torch.full((), 0.7, device=DEVICE).expand(2, 5)
     upstream = dict(logprobs=[randn(2, 5), None], entropies=[None, randn(2, 5)], expanded=[one, one])[which]
-    assert_right(lesson, randn(2, 5, 40), some_tokens(2, 5, vocab=40), upstream)
+    assert_right(module, randn(2, 5, 40), some_tokens(2, 5, vocab=40), upstream)
 
 
 def test_all_rows_ignored():
@@ -212,16 +236,17 @@ def test_all_rows_ignored():
     assert all(bool((each == 0).all()) for each in (*found, logits.grad))
 
 
-def test_all_but_the_last_logits_are_read_where_they_are(monkeypatch):
+@BOTH
+def test_all_but_the_last_logits_are_read_where_they_are(module):
     """Two strides lead to a row: no copy is made of `logits[:, :-1]`."""
     logits, tokens = randn(3, 6, 40)[:, :-1], some_tokens(3, 5, vocab=40)
     for x in (logits, logits.transpose(0, 1), logits[1], randn(2, 3, 4, 40)[:, :, 1:], randn(40)):
         assert lesson.in_sequences(x).data_ptr() == x.data_ptr()
-    assert_right(lesson, logits, tokens)
-    assert_right(lesson, logits[:, :, ::2], tokens % 20)
-    assert_right(lesson, logits[:, :1].expand(3, 5, 40), tokens)
-    assert_right(lesson, randn(2, 3, 4, 40)[:, :, 1:], some_tokens(2, 3, 3, vocab=40))
-    assert_right(lesson, randn(40), torch.tensor(7, device=DEVICE))
+    assert_right(module, logits, tokens)
+    assert_right(module, logits[:, :, ::2], tokens % 20)
+    assert_right(module, logits[:, :1].expand(3, 5, 40), tokens)
+    assert_right(module, randn(2, 3, 4, 40)[:, :, 1:], some_tokens(2, 3, 3, vocab=40))
+    assert_right(module, randn(40), torch.tensor(7, device=DEVICE))
 
 
 @pytest.mark.parametrize("dtype", shared.INTEGERS, ids=harness.dtype_name)
