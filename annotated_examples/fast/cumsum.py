@@ -61,10 +61,10 @@ def columns_at(place, N, REVERSE: tl.constexpr, BLOCK_N: tl.constexpr, VECTOR: t
     return vectors[:, None, None] + tl.arange(0, VECTOR)[None, None, :]
 
 
-# A block has three dimensions: vectors, rows, and the columns of a vector. Why do the vectors come first? They are
-# dealt out to the threads along the first dimension, so the lanes of a warp load neighbouring vectors of a row. With
-# the rows first, each lane had a row of its own in blocks of 32 rows, and on an H200 65536 rows of 128 numbers took
-# twice as long as they do now, [[bench: cumsum/65536x128/forward/ms]], which is what a copy takes.
+# A block has three dimensions: vectors, rows, and the columns of a vector. The compiler deals it out to lanes from the
+# right: a lane has a vector, the next lane one in the next row. In rows of 128 numbers of 16 bits a block has eight
+# rows, and a warp loads four neighbouring vectors of each at once, 64 bytes. That is enough: 65536 such rows take
+# [[bench: cumsum/65536x128/forward/ms]], which is what a copy takes.
 #
 # Is a row a multiple of 16 bytes long? A thread can load a whole vector if the compiler knows. But what it knows of a
 # number is whether it's a multiple of 16, and rows of 1000 columns of 16 bits are not. So the launcher finds the
