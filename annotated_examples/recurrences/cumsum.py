@@ -96,9 +96,9 @@ def cumsum_kernel(
         y = carry + (lost + tl.cumsum(x, axis=0, reverse=REVERSE))
         tl.store(y_ptr + offs_n, y, mask=offs_n < N)
         # The next chunk starts from here, `pid=0, done=0: carry = 9`. Why add up the chunk again, when the last lane of
-        # `y` has that sum? A block's lanes lie in different threads, and none can be picked out by its number. A sum
-        # over all lanes reaches every thread. What rounding takes from the carry is [kept](../common/carried.py):
-        # otherwise the errors of all chunks would pile up in a long row.
+        # `y` has that sum? That lane lies in one thread, and all threads need the number. A sum over all lanes reaches
+        # every thread. What rounding takes from the carry is [kept](../common/carried.py): otherwise the errors of all
+        # chunks would pile up in a long row.
         carry, rounded = carry_on(carry, tl.sum(x, axis=0))
         lost += rounded
 
