@@ -108,7 +108,7 @@ for pairs in (1, 8, 64, 512):
     print(f"{pairs:4} pairs: error of the state {state_error:5.2f}, of softmax attention {softmax_error:5.2f}")
 
 # %% [markdown]
-# With as many pairs as the state has rows the error is as large as the value itself. That is why models that use such
+# With as many pairs as the state has rows the error is about as large as the value itself. That is why models that use such
 # layers keep a few layers of ordinary attention among them, and why the rest of this chapter is about making room.
 #
 # ## Forgetting
