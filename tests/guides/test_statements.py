@@ -439,6 +439,26 @@ def test_below_which_gate_an_infinite_factor_gives_nan():
     assert "gates below about −20" in text and "down to gates of about −88 it is infinite" in text
 
 
+def test_what_float32_leaves_of_a_gate_s_gradient_as_a_difference_of_sums():
+    def gradients(gate, dtype, tokens=256, width=64):
+        torch.manual_seed(0)
+        q, k, v, do = (torch.randn(tokens, width, dtype=torch.float64).to(dtype) for _ in range(4))
+        place = torch.arange(tokens, dtype=torch.float64)
+        left = torch.tril(torch.exp(gate * (place[:, None] - place))).to(dtype)
+        both = torch.tril(do @ v.T * left)
+        short = ((q * (both @ k)).sum(1) - (k * (both.T @ q)).sum(1)).flip(0).cumsum(0).flip(0)
+        passing = torch.tril(q @ k.T * both, -1)
+        return short, torch.stack([passing[t:, :t].sum() for t in range(tokens)])
+
+    for gate, least, most in ((-10.0, 0.003, 0.1), (-15.0, 0.3, 100.0)):
+        _, exact = gradients(gate, torch.float64)
+        short, pairs = ((each - exact).norm() / exact.norm() for each in gradients(gate, torch.float32))
+        assert pairs < 1e-6 and least < short < most
+    assert "which float32 has to one or two digits, and for gates of −15 less than its rounding" in said(
+        "backprop_math/linear_attention.md"
+    )
+
+
 def test_how_many_sets_of_codes_a_linear_layer_takes():
     """From the table of recipes: which operand has which scales in which product."""
     table = (
