@@ -285,9 +285,9 @@ for buffers in range(1, 6):
 # At the start all buffers are empty, and nobody has said so. So `fetch` first waits for the phase *before* phase 0, which a
 # new barrier counts as complete. Its parity is 1. Hence the `^ 1`.
 #
-# `multiply` also asks for the next product before it waits for the last one, so that the tensor cores never run dry.
-# `warpgroup_mma_wait(1)` leaves the newest outstanding. What is done then is the one before it, and it is that one's buffer
-# that is given back.
+# `multiply` also asks for the next product before it waits for the last one, so that the tensor cores don't wait for the
+# threads. `warpgroup_mma_wait(1)` leaves the newest outstanding. What is done then is the one before it, and it is that
+# one's buffer that is given back.
 
 
 # %%

@@ -227,8 +227,8 @@ C = 8  # 1, 2, 4, 8, 16, 32
 Picture(tokens, head, C)
 
 # %% [markdown]
-# Real chunks have 64 tokens or so, because that is what a tensor core's tiles are made for. The multiplications of
-# pairs grow with the chunk, those with the state don't.
+# Real chunks have 64 tokens or so: enough to fill the tiles of tensor cores. The multiplications of pairs grow with the
+# chunk, those with the state don't.
 #
 # ## In a kernel
 #
