@@ -22,7 +22,13 @@ def ends_made_inside(tokens, *names):
 
 
 def with_a_copied_state(step):
-    return lambda state, **others: step(state.clone() if isinstance(state, torch.Tensor) else state, **others)
+    """What a step returns, and the state that it leaves."""
+
+    def call(state, **others):
+        state = state.clone() if isinstance(state, torch.Tensor) else state
+        return step(state, **others), state
+
+    return call
 
 
 def sequences_of(reference):

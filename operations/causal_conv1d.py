@@ -19,27 +19,34 @@ DERIVATION = "causal_conv1d"
 # ---------------------------------------------------------------- public functions
 def packed_tokens(tokens, width):
     rows = {"x": torch.randn(tokens, width), "cu_seqlens": ends(tokens)}
-    return rows | {"weight": torch.randn(width, 4), "bias": torch.randn(width)}
+    return rows | {
+        "weight": torch.randn(width, 4),
+        "bias": torch.randn(width),
+        "initial_state": torch.randn(3, width, 3),
+    }
 
 
 def filter_of_one_token(state, x, weight, bias=None, **options):
     from annotated_examples.recurrences.causal_conv1d import causal_conv1d_reference
 
-    return causal_conv1d_reference(x[:, None], weight, bias, initial_state=state, **options)[:, 0]
+    options |= dict(initial_state=state, return_final_state=True)
+    y, final = causal_conv1d_reference(x[:, None], weight, bias, **options)
+    state.copy_(final)
+    return y[:, 0]
 
 
-STATE = dict(inputs={"initial_state": "batch width 3"})
-STATES = dict(inputs={"initial_state": "3 width 3"})
+FINAL, WITHOUT_A_STATE = dict(return_final_state=True), dict(inputs={"initial_state": None})
 # At 60 tokens a sequence has 16 and more on average, as the fast version wants them.
 PUBLIC = [
     Public(
         "causal_conv1d",
-        {"x": "batch tokens width", "weight": "width 4", "bias": "width", "activation": (None, "silu")}, at=(2, 20, 40),
-        calls=[STATE | dict(activation="silu"), STATE | dict(return_final_state=True)],
+        {"x": "batch tokens width", "weight": "width 4", "bias": "width", "initial_state": "batch width 3"}
+        | {"activation": (None, "silu")} | FINAL,
+        at=(2, 20, 40), calls=[dict(activation="silu"), FINAL], more=[WITHOUT_A_STATE],
     ),
     Public(
-        "causal_conv1d_varlen", packed_tokens, at=(60, 40), calls=[STATES | dict(activation="silu")],
-        more=[STATES | dict(wrap=ends_made_inside(60, "cu_seqlens"), return_final_state=True)],
+        "causal_conv1d_varlen", packed_tokens, at=(60, 40), options=FINAL, calls=[dict(activation="silu")],
+        more=[dict(wrap=ends_made_inside(60, "cu_seqlens"), return_final_state=True)],
     ),
     Public(
         "causal_conv1d_step_",

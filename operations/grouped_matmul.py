@@ -18,9 +18,9 @@ DERIVATION = "moe"
 
 # ---------------------------------------------------------------- public functions
 def rows_of_experts(rows, width):
-    """Four experts, the second without rows, and a few rows of nobody."""
+    """Four experts, the second without rows, and a few rows of nobody. Matrices are square where width is 40."""
     ends = torch.tensor([rows // 3, rows // 3, rows // 2, rows - rows // 8], dtype=torch.int32)
-    return {"a": torch.randn(rows, width), "b": torch.randn(4, width, 24), "offsets": ends}
+    return {"a": torch.randn(rows, width), "b": torch.randn(4, width, 40), "offsets": ends}
 
 
 def counted_inside(grouped):
@@ -36,7 +36,7 @@ def counted_inside(grouped):
 COLUMNS = dict(inputs={"a": "40 32", "b": "32 24"})
 PUBLIC = [
     Public(
-        "grouped_matmul", rows_of_experts, at=(32, 40), calls=[dict(inputs={"bias": "4 24"}), COLUMNS],
+        "grouped_matmul", rows_of_experts, at=(32, 40), calls=[dict(inputs={"bias": "4 40"}), COLUMNS],
         more=[dict(wrap=counted_inside, out_dtype=torch.float32), COLUMNS | dict(wrap=counted_inside)],
         sizes={"width": (16, 40)}, without={"non-finite": "PyTorch's sum over rows multiplies zeros with them"},
     )

@@ -18,11 +18,17 @@ DERIVATION = "linear_recurrence"
 
 # ---------------------------------------------------------------- public functions
 def packed_gates(tokens, width):
-    return {"a": torch.randn(tokens, width), "x": torch.randn(tokens, width), "cu_seqlens": ends(tokens)}
+    rows = {"a": torch.randn(tokens, width), "x": torch.randn(tokens, width), "cu_seqlens": ends(tokens)}
+    return rows | {"initial_state": torch.randn(3, width)}
 
 
 def of_bounded_gates(recurrence):
     return lambda a, **others: recurrence(a=a.sin(), **others)
+
+
+def with_a_wide_state(recurrence):
+    bounded = of_bounded_gates(recurrence)
+    return lambda initial_state, **others: bounded(initial_state=initial_state.float(), **others)
 
 
 def gates(batch, tokens, width):
@@ -33,19 +39,21 @@ def gates_of_sequences(tokens, width):
     return gates(1, tokens, width)[0]
 
 
-BOUNDED = dict(inputs={"a": gates, "initial_state": "batch width: float32"}, wrap=None)
-OF_SEQUENCES = {"a": gates_of_sequences, "initial_state": "3 width: float32"}
+FINAL = {"return_final_state": True}
+BOUNDED = dict(inputs={"a": gates}, wrap=None)
+OF_SEQUENCES = dict(inputs={"a": gates_of_sequences}, wrap=None)
 # At 60 tokens a sequence has 16 and more on average, as the fast version wants them.
 PUBLIC = [
     Public(
-        "linear_recurrence", {"a": "batch tokens width", "x": "batch tokens width"}, at=(2, 20, 40),
-        calls=[BOUNDED, BOUNDED | dict(return_final_state=True)], wrap=of_bounded_gates,
+        "linear_recurrence",
+        {"a": "batch tokens width", "x": "batch tokens width", "initial_state": "batch width: float32"} | FINAL,
+        at=(2, 20, 40), calls=[BOUNDED, BOUNDED | FINAL], wrap=of_bounded_gates,
         batch={"batch": {FAST: "the length of a stretch hangs on how many channels all sequences have together"}},
     ),
     Public(
-        "linear_recurrence_varlen", packed_gates, at=(60, 40), calls=[dict(inputs=OF_SEQUENCES, wrap=None)],
-        more=[dict(inputs=OF_SEQUENCES, wrap=ends_made_inside(60, "cu_seqlens"), return_final_state=True)],
-        wrap=of_bounded_gates,
+        "linear_recurrence_varlen", packed_gates, at=(60, 40), options=FINAL, float32=("initial_state",),
+        calls=[OF_SEQUENCES], more=[OF_SEQUENCES | dict(wrap=ends_made_inside(60, "cu_seqlens")) | FINAL],
+        wrap=with_a_wide_state,
     ),
 ]  # fmt: skip
 

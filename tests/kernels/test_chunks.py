@@ -63,6 +63,14 @@ def test_no_gates_are_gates_of_zero(operation):
     assert all(torch.equal(mine[name], value) for name, value in without.items())
 
 
+def test_the_first_gate_has_nothing_to_fade(operation):
+    """Without an initial state its gradient is 0, exactly, and no other is."""
+    inputs = operation.tensors(T=20)
+    ups = upstreams(inputs) | dict(state=None)
+    dg = results(operation.function, {n: x for n, x in inputs.items() if n != "initial_state"}, ups)["dg"]
+    assert (dg[:, 0] == 0).all() and (dg[:, 1:] != 0).all()
+
+
 @pytest.mark.parametrize("scale", [1, 1.0, -0.3, 0], ids=str)
 def test_scale(operation, scale):
     """The scale once, forward and backward. H5: the int 1 is not compiled into the kernel."""

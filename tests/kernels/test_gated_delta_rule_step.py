@@ -93,16 +93,6 @@ def test_widths(D, E, dtype):
     right(module, token(B=1, D=D, E=E, dtype=dtype))
 
 
-def test_a_state_of_any_strides():
-    inputs = token()
-    state = inputs["state"].transpose(2, 3).contiguous().transpose(2, 3)
-    expected = results(module.gated_delta_rule_step_, inputs)
-    o = module.gated_delta_rule_step_(state, **{name: x for name, x in inputs.items() if name != "state"})
-    # On a card a column lies in other threads if its rows are neighbours, and sums come in another order.
-    torch.testing.assert_close(o, expected["o"])
-    torch.testing.assert_close(state, expected["state"])
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
 def test_64_tokens_after_a_prefill(dtype):
     """Trap 12: what a prefill of 37 tokens and 64 steps give is what the long call gives."""
@@ -118,10 +108,6 @@ def test_64_tokens_after_a_prefill(dtype):
     most = 4 * torch.finfo(dtype).eps
     assert accuracy.errors(torch.cat(outs, 1), o.double()).rms < most
     assert accuracy.errors(state, final.double()).rms < most
-
-
-def test_with_slots():
-    with_slots(module)
 
 
 def test_no_gates_are_gates_of_zero():
@@ -148,32 +134,24 @@ def test_the_grid_has_one_axis(monkeypatch):
     assert grids == [(280_000,)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
+SHAPES = dict(state=(2, 2, 8, 9), q=(2, 1, 8), k=(2, 1, 8), v=(2, 2, 9), beta=(2, 2))
+
+
+def slots(*numbers):
+    return dict(slots=torch.tensor(numbers, dtype=torch.int32))
+
+
+test_errors = harness.refused_test(
+    "change, error, message",
     [
-        (dict(state=None), TypeError, "state must be a torch.Tensor, got NoneType"),
-        (dict(state=torch.zeros(2, 2, 8, 9).half()), TypeError, "state must be one of float32, got float16"),
         (dict(state=torch.zeros(2, 2, 9, 8)), ValueError, "state must have shape (2, 2, 8, 9)"),
-        (dict(state=torch.zeros(1, 2, 8, 9).expand(2, 2, 8, 9)), ValueError, "state must not be expanded"),
-        (dict(state=torch.zeros(3, 2, 8, 9)), ValueError, "state must have shape (2, 2, 8, 9)"),
-        (dict(q=torch.ones(2, 8)), ValueError, "q must have"),
-        (dict(beta=torch.ones(2)), ValueError, "beta must have"),
+        (dict(state=torch.zeros(1, 2, 8, 9, device=DEVICE).expand(2, 2, 8, 9)), ValueError, "state must not be expanded"),
         (dict(beta=torch.ones(2, 3)), ValueError, "beta must have shape"),
         (dict(v=torch.ones(2, 2, 9).requires_grad_()), ValueError, "v requires a gradient, but gated_delta_rule_step_"),
-        (dict(slots=torch.tensor([0])), TypeError, "slots must be one of int32, got int64"),
-        (dict(slots=torch.tensor([0], dtype=torch.int32)), ValueError, "slots must have shape (2,)"),
-        (dict(slots=torch.tensor([1, 2], dtype=torch.int32)), ValueError, "slots must be different numbers from 0 to 1, or -1, got [1, 2]"),
-        (dict(slots=torch.tensor([1, 1], dtype=torch.int32)), ValueError, "slots must be different numbers"),
+        (slots(0), ValueError, "slots must have shape (2,)"),
+        (slots(1, 2), ValueError, "slots must be different numbers from 0 to 1, or -1, got [1, 2]"),
+        (slots(1, 1), ValueError, "slots must be different numbers"),
     ],
-    ids=range(13),
+    {name: torch.ones(shape) for name, shape in SHAPES.items()} | dict(g=None),
+    module.gated_delta_rule_step_,
 )  # fmt: skip
-def test_errors(changes, error, message, monkeypatch):
-    monkeypatch.setenv("ACADEMY_DEBUG", "1")  # on a GPU values are looked at on request
-    shapes = dict(state=(2, 2, 8, 9), q=(2, 1, 8), k=(2, 1, 8), v=(2, 2, 9), beta=(2, 2))
-    arguments = {name: torch.ones(shape) for name, shape in shapes.items()} | dict(g=None) | changes
-    arguments = {n: x.to(DEVICE) if isinstance(x, torch.Tensor) else x for n, x in arguments.items()}
-    if "state" in changes and changes["state"] is not None and not changes["state"].is_contiguous():
-        arguments["state"] = arguments["state"][:1].expand(2, 2, 8, 9)
-    with pytest.raises(error) as raised:
-        module.gated_delta_rule_step_(**arguments)
-    assert message in str(raised.value)

@@ -219,13 +219,6 @@ def test_quantize_constant_groups(value):
     torch.testing.assert_close(back, w.double(), rtol=1e-6, atol=1e-12)
 
 
-def test_quantize_keeps_zero():
-    w = randn(32, 4)
-    w[5] = 0
-    back = lesson.dequantize_reference(*lesson.quantize(w, 4, 32), W_nbits=4, group_size=32)
-    assert (back[5] == 0).all()
-
-
 # ---------------------------------------------------------------- the product
 
 
@@ -313,17 +306,6 @@ def test_random_configurations(configuration):
 # ---------------------------------------------------------------- errors
 
 
-def assert_rule(message, error=ValueError, function=None, W_nbits=4, group_size=32, mode=3, channel=0, **changes):
-    """The call with these changes raises an error that says so."""
-    arguments, options = problem(4, mode, channel=channel)
-    named = dict(zip(("a", "words", "scales", "zeros"), arguments))
-    options |= dict(W_nbits=W_nbits, group_size=group_size)
-    options |= {k: v for k, v in changes.items() if k not in named}
-    named |= {k: v for k, v in changes.items() if k in named}
-    with pytest.raises(error, match=message):
-        (function or lesson.gemm)(**named, **options)
-
-
 RULES = [
     (r"scales must have shape \(2, 21\).*got \(32, 21\)", dict(scales=torch.ones(32, 21))),  # (group_size, N)
     (r"zeros must have shape \(2, 21\).*got \(32, 21\)", dict(zeros=torch.ones(32, 21))),
@@ -352,6 +334,7 @@ RULES = [
     ("W_group_mode must be one of 0, 1, 2, 3, 4, got True", dict(W_group_mode=True)),
     ("a requires a gradient", dict(a=torch.zeros(5, 64).half().requires_grad_())),
     ("scales requires a gradient", dict(scales=torch.zeros(2, 21).requires_grad_())),
+    (r"scales_a must have shape \(5,\)", dict(scales_a=torch.ones(4), channel_scale_mode=2)),
     ("zeros requires a gradient", dict(zeros=torch.zeros(2, 21).requires_grad_())),
 ]
 TYPES = [
@@ -366,29 +349,32 @@ TYPES = [
 ]
 
 
-def on_device(changes):
-    move = lambda v: v.detach().to(DEVICE).requires_grad_(v.requires_grad)  # noqa: E731
-    return {name: move(v) if isinstance(v, torch.Tensor) else v for name, v in changes.items()}
+def given_call(mode=3):
+    """A call that is right, by name."""
+    arguments, options = problem(4, mode)
+    return dict(zip(("a", "words", "scales", "zeros"), arguments)) | options
 
 
-@pytest.mark.parametrize(("message", "changes"), RULES, ids=[m for m, _ in RULES])
-def test_rules_of_the_format(message, changes):
-    assert_rule(message, **on_device(changes))
+def rules(function, **expected):
+    """A test: a function keeps the rules of the format. expected: by argument, what it says instead."""
+    rows = [
+        (error, words, change) for error, each in ((ValueError, RULES), (TypeError, TYPES)) for words, change in each
+    ]
+    rows = [
+        next(((*expected[n], change) for n in change if n in expected), (error, words, change))
+        for error, words, change in rows
+    ]
+    return harness.refused_test("error, words, change", rows, given_call(), function)
 
 
-@pytest.mark.parametrize(("message", "changes"), TYPES, ids=[m for m, _ in TYPES])
-def test_wrong_types(message, changes):
-    assert_rule(message, TypeError, **on_device(changes))
-
-
-@pytest.mark.parametrize("tile", ["BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"])
-def test_tiles_are_powers_of_two(tile):
-    for size in (12, -1):
-        assert_rule(f"{tile} must be a power of two, got {size}", function=lesson.gemm_forward, **{tile: size})
-
-
-def test_scales_a_shape():
-    assert_rule(r"scales_a must have shape \(5,\)", scales_a=torch.ones(4, device=DEVICE), channel_scale_mode=2)
+test_rules_of_the_format = rules(lesson.gemm)
+TILES = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
+test_tiles_are_powers_of_two = harness.refused_test(
+    "error, words, change",
+    [(ValueError, f"{name} must be a power of two, got {size}", {name: size}) for name in TILES for size in (12, -1)],
+    given_call(),
+    lesson.gemm_forward,
+)
 
 
 def test_no_grad_is_allowed():

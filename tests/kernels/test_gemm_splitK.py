@@ -18,10 +18,9 @@ from tests.kernels.test_gemm import (
     FP32,
     assert_right,
     assert_right_together,
-    assert_rule,
     assert_scaled_before_rounding,
     configurations,
-    on_device,
+    given_call,
     problem,
 )
 
@@ -125,28 +124,26 @@ def test_same_arguments_as_gemm():
     assert names(lesson.gemm_splitK) == [*names(plain.gemm), "split_k", "atomic_mode"]
 
 
-@pytest.mark.parametrize(
-    ("message", "changes"),
+test_bad_calls = harness.refused_test(
+    "words, change, error",
     [
-        ("split_k must be at least 1, got 0", dict(split_k=0)),
-        ("split_k must be an int, got float", dict(split_k=2.0)),
-        ("split_k must be an int, got bool", dict(split_k=True)),
-        ("split_k must be at most 65535, got 65536", dict(split_k=65536)),
-        ("data_contiguous must be one of True, False, got 2", dict(data_contiguous=2)),
-        ("atomic_mode must be one of 'relaxed', 'release', got 'none'", dict(atomic_mode="none")),
-        ("tile_order must be one of", dict(tile_order="random")),
-        ("A_load_order must be one of", dict(A_load_order=4)),
-        ("meta_evict_policy must be one of", dict(meta_evict_policy="keep")),
-        (r"scales must have shape \(2, 21\).*got \(32, 21\)", dict(scales=torch.ones(32, 21))),  # (group_size, N)
-        ("a requires a gradient", dict(a=torch.zeros(5, 64).half().requires_grad_())),
+        ("split_k must be at least 1, got 0", dict(split_k=0), ValueError),
+        ("atomic_mode must be one of 'relaxed', 'release', got 'none'", dict(atomic_mode="none"), ValueError),
+        ("tile_order must be one of", dict(tile_order="random"), ValueError),
+        ("A_load_order must be one of", dict(A_load_order=4), ValueError),
+        ("meta_evict_policy must be one of", dict(meta_evict_policy="keep"), ValueError),
+        (r"scales must have shape \(2, 21\).*got \(32, 21\)", dict(scales=torch.ones(32, 21)), ValueError),
+        ("a requires a gradient", dict(a=torch.zeros(5, 64).half().requires_grad_()), ValueError),
     ],
+    given_call(),
+    lesson.gemm_splitK,
 )
-def test_bad_calls(message, changes):
-    assert_rule(message, (TypeError, ValueError), lesson.gemm_splitK, **on_device(changes))
-
-
-def test_tiles_are_powers_of_two():
-    assert_rule("BLOCK_K must be a power of two, got 12", function=lesson.gemm_splitK_forward, BLOCK_K=12)
+test_bad_tile = harness.refused_test(
+    "words, change, error",
+    [("BLOCK_K must be a power of two, got 12", dict(BLOCK_K=12), ValueError)],
+    given_call(),
+    lesson.gemm_splitK_forward,
+)
 
 
 @pytest.mark.gpu

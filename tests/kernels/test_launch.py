@@ -18,12 +18,10 @@ from annotated_examples.fast import (
     decode,
     flash_attention,
     layernorm,
-    low_bit,
     matmul,
     scaled_matmul,
     softmax,
 )
-from annotated_examples.gemlite.gemm import quantize
 from tests.kernels import harness
 
 import triton  # isort: skip
@@ -358,77 +356,6 @@ def test_what_triton_refuses_is_refused():
             launch.launch(scaled_kernel, (1,), (x.cpu(), None, out), (64, 1, 1.0), BLOCK=64, NEGATE=True)
         with pytest.raises(TypeError, match="missing"):
             launch.launch(scaled_kernel, (1,), (x, None, out), (64, 1, 1.0), BLOCK=64)
-
-
-def attention_call(choose, dtype, which):
-    T, D, begin = choose.choice([1, 33, 64, 200]), choose.choice([64, 128]), choose.choice([0, 0, 1, 8])
-    q, k, v = (torch.randn(2, heads, T, D + begin, device="cuda").to(dtype)[..., begin:] for heads in (4, 2, 2))
-    if which == "attention":
-        return lambda: flash_attention.flash_attention(q, k, v, causal=T > 33)
-    lengths = torch.tensor([T, 1], dtype=torch.int32, device="cuda")
-    sinks = torch.randn(4, device="cuda") if choose.random() < 0.3 else None
-    caches = k.transpose(1, 2), v.transpose(1, 2)
-    return lambda: decode.decode_attention(q[:, :, 0], *caches, lengths, sinks=sinks)
-
-
-def fast_calls(choose: random.Random):
-    """A call of a fast function with random tensors: `call()` returns all its results."""
-    dtype, M, N = choose.choice(DTYPES[1:]), choose.choice([1, 16, 33, 128]), choose.choice([64, 104, 256, 2048])
-    wide = torch.randn(M, N + choose.choice([0, 1, 8]), device="cuda").to(dtype)
-    x = wide[:, :N]
-    which = choose.choice(
-        ["softmax", "layernorm", "matmul", "matmul", "low_bit", "attention", "decode", "cross entropy"]
-    )
-    if which in ("attention", "decode"):
-        return attention_call(choose, dtype, which)
-    if which == "cross entropy":
-        labels = torch.randint(N, (2 * M,), device="cuda")[:: choose.choice([1, 2])][:M]
-        options = choose.choice([{}, {}, dict(n_items=7), dict(n_items=torch.tensor(7, device="cuda"))])
-        leaf = x.detach().requires_grad_()
-        if choose.random() < 0.5:
-            return lambda: cross_entropy.cross_entropy_loss(x, labels, **options)
-        scale = choose.choice([1.0, 2.0])
-        return lambda: torch.autograd.grad(scale * cross_entropy.cross_entropy_loss(leaf, labels, **options), leaf)[0]
-    if which == "softmax":
-        return lambda: softmax.softmax(x)
-    if which == "layernorm":
-        weight = torch.randn(N, device="cuda").to(choose.choice(DTYPES)) if choose.random() < 0.8 else None
-        eps = choose.choice([0, 1, 1e-5])
-        if weight is not None and choose.random() < 0.5:
-            leaves, dy = [x.detach().requires_grad_(), weight.requires_grad_()], torch.randn_like(x)
-            return lambda: torch.cat(
-                [
-                    g.float().flatten()
-                    for g in torch.autograd.grad(layernorm.layernorm(*leaves, weight, eps), leaves, dy)
-                ]
-            )
-        return lambda: layernorm.layernorm(x, weight, weight, eps)
-    if which == "matmul":
-        b = torch.randn(N, 64, device="cuda").to(dtype)
-        b = b if choose.random() < 0.5 else b.T.contiguous().T
-        activation = choose.choice([None, "gelu"])
-        tile = dict(BLOCK_M=choose.choice([64, 128]), BLOCK_N=64, BLOCK_K=64, num_warps=4)
-        if choose.random() < 0.3:
-            tile = {}
-        return lambda: matmul.matmul_forward(x, b, activation, **tile)
-    words, scales, zeros = quantize(torch.randn(2048, 256, dtype=torch.float16, device="cuda"), 4, 128)
-    a = torch.randn(choose.choice([1, 2, 16, 40]), 2048, device="cuda").half()
-    return lambda: low_bit.low_bit_matmul(a, words, scales, zeros, W_nbits=4, group_size=128)
-
-
-@gpu
-@pytest.mark.parametrize("seed", range(2))
-def test_fast_functions_return_the_same_bits(seed, monkeypatch):
-    """With tensor descriptors and an autotuner's choice among them."""
-    choose = random.Random(seed)
-    for _ in range(160):
-        call = fast_calls(choose)
-        remembered = [call() for _ in range(3)]
-        with monkeypatch.context() as patch:
-            patch.setattr(launch, "REMEMBERS", False)
-            patch.setattr(launch, "COMPILED", False)
-            plain = call()
-        assert all(torch.equal(each, plain) for each in remembered)
 
 
 @gpu

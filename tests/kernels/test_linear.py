@@ -434,33 +434,21 @@ def test_saturated_elements_pass_their_gradient_on():
     assert torch.equal(*found) and bool(found[0].all())
 
 
-@pytest.mark.gpu
-def test_nobody_waits_for_a_scale():
-    """Training steps with scales of earlier steps: Python goes on while the GPU works."""
-    state = lesson.DelayedScaling.of_a_layer(4)
-    inputs = {name: leaf(value) for name, value in layer().items()}
-
-    def step():
-        lesson.float8_linear_delayed(**inputs, state=state).sum().backward()
-        for scaling in state:
-            scaling.step()
-
-    step()
-    harness.assert_nobody_waits(step)
-
-
 FINE = dict(x=torch.ones(4, 8, device=DEVICE), weight=torch.ones(3, 8, device=DEVICE))
 STATE = lesson.DelayedScaling.of_a_layer()
 
 
-@pytest.mark.parametrize(
-    "error, state",
-    [(TypeError, None), (TypeError, STATE[:2]), (TypeError, (1, 2, 3)), (ValueError, STATE[::-1])],
-    ids=["none", "two", "numbers", "other formats"],
+test_bad_states = harness.refused_test(
+    "error, name, change",
+    [
+        (TypeError, "state", dict(state=None)),
+        (TypeError, "state", dict(state=STATE[:2])),
+        (TypeError, "state", dict(state=(1, 2, 3))),
+        (ValueError, "state", dict(state=STATE[::-1])),
+    ],
+    FINE,
+    lesson.float8_linear_delayed,
 )
-def test_bad_states(error, state):
-    with pytest.raises(error, match="^state must be "):
-        lesson.float8_linear_delayed(**FINE, state=state)
 
 
 test_bad_arguments_of_a_state = harness.refused_test(

@@ -18,14 +18,11 @@ from tests.kernels.test_gemm import (
     BF16,
     FP16,
     FP32,
-    RULES,
-    TYPES,
     assert_right,
     assert_right_together,
-    assert_rule,
     configurations,
-    on_device,
     problem,
+    rules,
 )
 
 module = harness.modules(lesson, fast)
@@ -152,26 +149,17 @@ def test_unused_metadata_is_ignored(module):
     assert torch.equal(module.low_bit_matmul(a, words, nan, "nothing", **options), expected)
 
 
-HINTS = ("tile_order", "A_load_order", "meta_evict_policy")
-
-
-@pytest.mark.parametrize(("message", "changes"), RULES, ids=[m for m, _ in RULES])
-def test_rules_of_the_format(message, changes, module):
-    if module is fast and any(name in changes for name in HINTS):
-        assert_rule("unexpected keyword", TypeError, function=module.low_bit_matmul, **changes)
-    else:
-        assert_rule(message, function=module.low_bit_matmul, **on_device(changes))
-
-
-@pytest.mark.parametrize(("message", "changes"), TYPES, ids=[m for m, _ in TYPES])
-def test_wrong_types(message, changes, module):
-    assert_rule(message, TypeError, function=module.low_bit_matmul, **on_device(changes))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("M", [1, 16, 40, 200])
 def test_large_shapes(M, module):
     assert_right(module.low_bit_matmul, *problem(4, 3, M=M, N=1000, K=4096, group_size=128))
+
+
+HINTS = dict.fromkeys(("tile_order", "A_load_order", "meta_evict_policy"), (TypeError, "unexpected keyword"))
+test_rules_of_the_format, test_rules_of_the_fast_version = (
+    rules(lesson.low_bit_matmul),
+    rules(fast.low_bit_matmul, **HINTS),
+)
 
 
 # ---------------------------------------------------------------- the fast one
@@ -273,12 +261,6 @@ def test_random_configurations(form, configuration, flag):
         return (a, *others), options
 
     assert_right_together(fast.low_bit_matmul, draw, out_dtype=out_dtype)
-
-
-@pytest.mark.parametrize("M", [1, 3, 65, 257])
-def test_the_same_bits_each_time(M):
-    arguments, options = problem(4, 3, M=M, N=40, K=512, group_size=128)
-    assert torch.equal(fast.low_bit_matmul(*arguments, **options), fast.low_bit_matmul(*arguments, **options))
 
 
 @pytest.mark.parametrize(
