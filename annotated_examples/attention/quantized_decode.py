@@ -79,7 +79,7 @@ def decode_quantized_reference(
 #
 # The step of the online softmax, [[tag: AT-merge]], as in [flash attention](flash_attention.py), with codes for values.
 #
-# A weight times a step can be a very small number: a five-thousandth of a step of 0.02 has only six bits left in
+# A weight times a step can be a very small number: a five-thousandth of a step of 0.02 has only seven bits left in
 # float16, which begins to lose digits below 6·10⁻⁵. So each row is divided by its largest such product before it is
 # rounded, and the sum is multiplied by it. What is lost then is small beside that row's own result.
 @triton.jit
