@@ -204,7 +204,7 @@ class Recurrence(torch.nn.Module):
         self.parts = [2 * keys + c.width, c.width, c.heads, math.prod(self.decays)]
         self.project = gpt.weights(sum(self.parts), c.width)
         self.filters = gpt.weights(self.parts[0], 4, std=0.3)
-        # A head forgets at its own rate: `rate · step` between 1 in a thousand tokens and 1 in one.
+        # A head forgets at its own rate: at first `rate · step` is between 0.001 and 1.6 for each token.
         step = torch.exp(torch.empty(self.decays).uniform_(math.log(0.001), math.log(0.1)))
         rate = torch.empty(c.heads, *[1] * (len(self.decays) - 1)).uniform_(1, 16)
         self.log_rate = torch.nn.Parameter(rate.log())
