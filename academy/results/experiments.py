@@ -79,7 +79,16 @@ def capstone_generate(content: dict) -> list[str]:
     keys = ("prefill", "decode", "bytes")
     runs = dict.fromkeys(name.rpartition("/")[0] for name in values)
     rows = [[*run.split("/"), *(f"{values[f'{run}/{key}']:,.0f}" for key in keys)] for run in runs]
-    head = ["what is kept", "texts", "prefill, tokens/s", "decode, tokens/s", "bytes a token, all layers"]
+    for row, run in zip(rows, runs):
+        row.append(f"{values[f'{run}/same']:.1%}" if f"{run}/same" in values else "–")
+    head = [
+        "what is kept",
+        "texts",
+        "prefill, tokens/s",
+        "decode, tokens/s",
+        "bytes a token, all layers",
+        "same tokens",
+    ]
     return Table("", head, rows).markdown()
 
 

@@ -12,9 +12,11 @@ their keys and values, in each layer. They never change, so they are kept. The w
 
 The model is the same in both, down to the code. Only what `attend` does is exchanged: it also keeps keys and values,
 and when it decodes, it attends to what was kept. The form with `mixer="latent"` keeps [a latent](../attention/mla.py)
-and reads [that](../attention/mla_decode.py).
+and reads [that](../attention/mla_decode.py). Keys and values may also be kept [in eight or four
+bits](../attention/quantized_cache.py), whose [codes are read as they are](../attention/quantized_decode.py).
 
     python annotated_examples/capstone/generate.py --prompt "# A" --prompt "The kernel " --mixer latent
+    python annotated_examples/capstone/generate.py --bits 4
 
 The script trains the small model for a minute, writes, and says how many tokens that is a second. With 125 million
 parameters on a card, prompts of 512 tokens and 128 new ones:
@@ -39,11 +41,18 @@ that are nearly equal change places, one token is another one, and everything af
 | prompts of different lengths, padded to the longest | each prompt alone |
 | random numbers are drawn by the row | each sequence alone, with a seed of its own and of the token's place |
 
-Norms, rotations and the gate of the unit look at their own row only. So a text has the same bits of each logit alone,
-in any company, and in pages or not. The price is said in the last column: more launches, and tiles that fit few rows in
-the prefill of many. It doesn't hold for experts, whose product is tuned for the rows that each expert gets, nor for
-products in eight bits with `linear="tensor"`: there one scale is that of the whole batch. And it doesn't hold between
-the two phases. A token's logits in the prefill and those of the same token, decoded, differ by rounding.
+Norms, rotations, the gate of the unit and codes with a step for each token look at their own row only. So a text has
+the same bits of each logit alone, in any company, and in pages or not. The price is said in the last column: more
+launches, and tiles that fit few rows in the prefill of many. It doesn't hold for experts, whose product is tuned for
+the rows that each expert gets, nor for products in eight bits with `linear="tensor"`: there one scale is that of the
+whole batch. Keys with [a step for each channel](../attention/quantized_cache.py) aren't kept here: there a token's
+codes depend on its neighbours in the page, and so on the size of pages. And it doesn't hold between the two phases. A
+token's logits in the prefill and those of the same token, decoded, differ by rounding.
+
+**With few bits it is another text.** A prompt is attended to with its keys and values as they are, and written as codes
+meanwhile. From the first token that is decoded on, everything is read from codes. One token that differs changes all
+that follow, so differences are counted along a text that is given, the one that the cache without codes has led to: at
+how many of its places would the same token have been drawn? The script says it, and so does the table above.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -56,6 +65,8 @@ from dataclasses import dataclass
 import torch
 
 from annotated_examples.attention.mla_decode import mla_decode
+from annotated_examples.attention.quantized_cache import append_
+from annotated_examples.attention.quantized_decode import decode_quantized
 from annotated_examples.capstone import gpt, options
 from annotated_examples.fast.decode import decode_attention
 from annotated_examples.fast.matmul import matmul_forward
@@ -81,12 +92,14 @@ def product_by_head(x, weight):
 # ## What a layer keeps
 #
 # Rows of numbers for each token, in pages of a pool. A *slot* counts tokens through all pages: page 3 of 16 tokens
-# begins with slot 48. A kind of layer says which rows those are and how to attend to them; another kind, such as one
-# that keeps eight bits of each number, is another class in the table `KEPT`.
+# begins with slot 48. A kind of layer says which rows those are, `parts`, and how to attend to them. The table `KEPT`
+# has them all, by mixer and bits.
 class Layer:
     def __init__(self, config, pages, page_size, dtype):
-        shapes = [(pages, page_size, *shape) for shape in self.shapes(config)]
-        self.rows = [torch.empty(shape, dtype=dtype, device=device.DEVICE) for shape in shapes]
+        self.rows = [
+            torch.empty(pages, page_size, *shape, dtype=kind, device=device.DEVICE)
+            for shape, kind in self.parts(config, dtype)
+        ]
 
     def keep(self, slots, *rows):
         for pages, new in zip(self.rows, rows):
@@ -99,24 +112,41 @@ class Layer:
 # Keys and values of the heads that groups of query heads share. A prompt is attended to as in training; its last token
 # sees all others, and nothing is read back.
 class Heads(Layer):
-    @staticmethod
-    def shapes(config):
-        return [(config.key_heads, config.width // config.heads)] * 2
+    decode = staticmethod(decode_attention)
+
+    def parts(self, config, dtype):
+        return [((config.key_heads, config.width // config.heads), dtype)] * 2
 
     def attend(self, ops, at, q, k, v):
         self.keep(at.slots, k.transpose(1, 2), v.transpose(1, 2))
         if at.prompt:
             return ops.attend(q, k, v)
-        o = decode_attention(q[:, :, 0], *self.rows, at.lengths, block_table=at.table, num_splits=PARTS)
-        return o[:, :, None]
+        return self.decode(q[:, :, 0], *self.rows, at.lengths, block_table=at.table, num_splits=PARTS)[:, :, None]
+
+
+# The same as codes, and a step for each row of them. With four bits there is the lowest value, too, and two codes share
+# a byte.
+class EightBits(Heads):
+    bits, kind, decode = 8, torch.int8, staticmethod(decode_quantized)
+
+    def parts(self, config, dtype):
+        heads, D = config.key_heads, config.width // config.heads
+        return [((heads, D * self.bits // 8), self.kind)] * 2 + [((heads, 8 // self.bits), torch.float32)] * 2
+
+    def keep(self, slots, *rows):
+        for codes, steps, new in zip(self.rows[:2], self.rows[2:], rows):
+            append_(codes, steps, new.flatten(0, 1), slots)
+
+
+class FourBits(EightBits):
+    bits, kind = 4, torch.uint8
 
 
 # Latents, and behind each of them the part of the key that was turned. The scale is that of the keys which the latents
 # stand for.
 class Latents(Layer):
-    @staticmethod
-    def shapes(config):
-        return [(config.rank + config.width // config.heads,)]
+    def parts(self, config, dtype):
+        return [((config.rank + config.width // config.heads,), dtype)]
 
     def attend(self, ops, at, q, q_pe, c, k_pe, up, linear):
         self.keep(at.slots, torch.cat([c, k_pe], dim=2))
@@ -129,7 +159,11 @@ class Latents(Layer):
         return product_by_head(mla_decode(absorbed, *self.rows, at.lengths, **how), w_uv)[:, :, None]
 
 
-KEPT = {"attention": Heads, "latent": Latents}
+KEPT = {
+    ("attention", None): Heads, ("attention", 8): EightBits, ("attention", 4): FourBits, ("latent", None): Latents,
+}  # fmt: skip
+MIXERS = tuple(dict.fromkeys(mixer for mixer, _ in KEPT))
+BITS = tuple(dict.fromkeys(bits for _, bits in KEPT))
 
 
 # ## The cache
@@ -152,13 +186,14 @@ class Pass:
 
 
 class Cache:
-    def __init__(self, model, longest, page_size=None):
-        """longest: how many tokens each sequence will have. page_size: in tokens; None: no pages."""
+    def __init__(self, model, longest, page_size=None, bits=None):
+        """longest: how many tokens each sequence will have. page_size: in tokens; None: no pages. bits: of a number;
+        None: the model's dtype."""
         self.paged, self.page_size = page_size is not None, page_size or max(longest)
         pages = [-(-length // self.page_size) for length in longest]
         self.lengths, self.free = [0] * len(longest), list(range(sum(pages)))
         self.table = torch.full((len(longest), max(pages)), -1, dtype=torch.int32)
-        kind = KEPT[mixer_of(model)]
+        kind = KEPT[mixer_of(model), bits]
         self.layers = [kind(model.config, sum(pages), self.page_size, model.dtype) for _ in model.blocks]
 
     def bytes(self):
@@ -207,6 +242,7 @@ class Options:
         page_size: of the cache, in tokens; None: no pages.
         temperature: what logits are divided by; 0: always the likeliest token.
         top_k, top_p: as `sample` takes them.
+        bits: of each number of the cache, 8 or 4; None: the model's dtype.
     """
 
     tokens: int = 32
@@ -214,10 +250,12 @@ class Options:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    bits: int | None = None
 
     def check(self, model, prompts, seeds):
         """ValueError or TypeError, naming what doesn't fit."""
-        checks.choice("mixer", mixer_of(model), tuple(KEPT))
+        checks.choice("mixer", mixer_of(model), MIXERS)
+        checks.choice("bits", self.bits, [bits for mixer, bits in KEPT if mixer == mixer_of(model)])
         checks.whole_number("tokens", self.tokens, at_least=1)
         if self.page_size is not None:
             checks.whole_number("page_size", self.page_size, at_least=1)
@@ -253,7 +291,7 @@ def draw(logits, lengths, seeds, asked):
     ])  # fmt: skip
 
 
-def generate(model, prompts, asked, seeds=None):
+def generate(model, prompts, asked, seeds=None, along=None):
     """Continues prompts, a token of each at a time. TypeError or ValueError, by name, for an argument that can't be.
 
     Args:
@@ -261,18 +299,24 @@ def generate(model, prompts, asked, seeds=None):
         prompts: (T,) int64 each, on the device, of any lengths. Each fits into the model's context with what is added.
         asked: `Options`.
         seeds: an int below 2³¹ for each prompt; by default 0, 1, 2, …
+        along: (B, tokens) int64, on the device: a text that is followed whatever is drawn.
 
     Returns:
-        An iterator over tensors (B,) int64, the next tokens. Nothing is computed before they are asked for, and it may
-        be left at any place: the model is as it was.
+        An iterator over tensors (B,) int64, the next tokens, as they are drawn. Nothing is computed before they are
+        asked for, and it may be left at any place: the model is as it was.
     """
     seeds = list(range(len(prompts))) if seeds is None else seeds
     asked.check(model, prompts, seeds)
-    return steps(model, prompts, asked, seeds, Cache(model, [len(p) + asked.tokens for p in prompts], asked.page_size))
+    if along is not None:
+        checks.tensors(along=along)
+        checks.dtypes((torch.int64,), along=along)
+        checks.shape("along", along, (len(prompts), asked.tokens), "the tokens of each prompt")
+    cache = Cache(model, [len(prompt) + asked.tokens for prompt in prompts], asked.page_size, asked.bits)
+    return steps(model, prompts, asked, seeds, along, cache)
 
 
 @torch.no_grad()
-def steps(model, prompts, asked, seeds, cache):
+def steps(model, prompts, asked, seeds, along, cache):
     logits = torch.cat([
         logits_after(model, cache, [sequence], prompt[None], True) for sequence, prompt in enumerate(prompts)
     ])  # fmt: skip
@@ -280,7 +324,16 @@ def steps(model, prompts, asked, seeds, cache):
         new = draw(logits, cache.lengths, seeds, asked)
         yield new
         if place + 1 < asked.tokens:
-            logits = logits_after(model, cache, range(len(prompts)), new[:, None], False)
+            taken = new if along is None else along[:, place]
+            logits = logits_after(model, cache, range(len(prompts)), taken[:, None], False)
+
+
+# What few bits change. The first token of each text follows from the prefill, which reads no code.
+def agreement(model, prompts, asked, seeds=None):
+    """The share of places at which the same token is drawn as without codes, along the text that is written then."""
+    text = torch.stack(list(generate(model, prompts, dataclasses.replace(asked, bits=None), seeds)), 1)
+    found = torch.stack(list(generate(model, prompts, asked, seeds, text)), 1)
+    return (found == text).float().mean().item()
 
 
 # ## As a script
@@ -310,11 +363,12 @@ def texts(model, prompts, asked, seeds=None, follow=False):
 def main():
     asked = script.arguments(
         __doc__, steps=dict(type=int, default=60), prompt=dict(action="append"), tokens=dict(type=int, default=24),
-        mixer=dict(choices=tuple(KEPT), default="attention"), page_size=dict(type=int, default=4),
+        mixer=dict(choices=MIXERS, default="attention"), page_size=dict(type=int, default=4),
+        bits=dict(type=int, choices=[bits for bits in BITS if bits]),
         temperature=dict(type=float, default=0.7), top_k=dict(type=int), top_p=dict(type=float),
     )  # fmt: skip
     written = asked.prompt or ["# The kernel, step by ", "import", "a"]
-    wanted = Options(asked.tokens, asked.page_size, asked.temperature, asked.top_k, asked.top_p)
+    wanted = Options(asked.tokens, asked.page_size, asked.temperature, asked.top_k, asked.top_p, asked.bits)
     model = gpt.pair(dataclasses.replace(options.SMALL, context=64, mixer=asked.mixer), kernels=options.OURS)[0]
     prompts = [encoded(text) for text in written]
     wanted.check(model, prompts, list(range(len(prompts))))  # before the training, not after it
@@ -332,11 +386,14 @@ def main():
     without = dataclasses.replace(wanted, page_size=None)
     longest = [len(prompt) + asked.tokens for prompt in prompts]
     for name, size in (("in pages", asked.page_size), ("without", None)):
-        print(f"cache {name}: {Cache(model, longest, size).bytes()} bytes")
+        print(f"cache {name}: {Cache(model, longest, size, asked.bits).bytes()} bytes")
     alone = [texts(model, [prompt], wanted, [seed])[0][0] for seed, prompt in enumerate(prompts)]
     same = {"alone": alone == together, "without pages": texts(model, prompts, without)[0] == together}
     for name, equal in same.items():
         print(f"{name}: {'the same tokens' if equal else 'OTHER TOKENS'}")
+    if asked.bits:
+        same = agreement(model, prompts, wanted)
+        print(f"with {asked.bits} bits: {same:.0%} of the tokens as without codes, along that text")
     return not all(same.values())
 
 

@@ -87,20 +87,27 @@ def test_every_number_quoted_is_one_that_is_written():
 # ---------------------------------------------------------------- how fast it writes
 
 
-@pytest.mark.parametrize("mixer", generate.KEPT)
-def test_writing_is_measured(mixer):
+@pytest.mark.parametrize(("mixer", "bits"), generate.KEPT)
+def test_writing_is_measured(mixer, bits):
     config = dataclasses.replace(options.SMALL, layers=1)
     wanted = generate.Options(tokens=3, page_size=4)
-    found = capstone_generate.measure(config, mixer, 2, 5, wanted, torch.float32)
+    model = capstone_generate.trained(config, mixer, 0, torch.float32)
+    found = capstone_generate.measure(model, 2, bits, 5, wanted)
     assert found["prefill"][0] > 0 and found["decode"][0] > 0
-    numbers = 2 * config.key_heads * 8 if mixer == "attention" else config.rank + 8
-    assert found["bytes"][0] == 4 * numbers
+    rows, D = 2 * config.key_heads, 8
+    kept = {("attention", None): rows * D * 4, ("attention", 8): rows * (D + 4), ("attention", 4): rows * (D // 2 + 8)}
+    assert found["bytes"][0] == (kept | {("latent", None): 4 * (config.rank + D)})[mixer, bits]
+    assert ("same" in found) == bool(bits) and 0.5 <= found.get("same", [1])[0] <= 1
 
 
 def test_a_line_for_each_number_of_texts(tmp_path):
     value = lambda number: {"value": number, "unit": ""}  # noqa: E731
-    values = {f"latent/{texts}/{what}": value(1234.5) for texts in (1, 8) for what in ("prefill", "decode", "bytes")}
-    assert "| latent | 8 | 1,234 | 1,234 | 1,234 |" in experiments.capstone_generate(dict(values=values))
+    kinds = ("latent", "attention, 8 bits")
+    names = [f"{kind}/{texts}/{what}" for kind in kinds for texts in (1, 8) for what in ("prefill", "decode", "bytes")]
+    values = {name: value(1234.5) for name in names} | {"attention, 8 bits/8/same": value(0.9876)}
+    lines = experiments.capstone_generate(dict(values=values))
+    assert "| latent | 8 | 1,234 | 1,234 | 1,234 | – |" in lines
+    assert "| attention, 8 bits | 8 | 1,234 | 1,234 | 1,234 | 98.8% |" in lines
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="there is a card")
