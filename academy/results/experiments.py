@@ -92,6 +92,24 @@ def capstone_generate(content: dict) -> list[str]:
     return Table("", head, rows).markdown()
 
 
+# ---------------------------------------------------------------- fewer bytes per token
+def bytes_per_token(content: dict) -> list[str]:
+    """A line for each cache, a column for each number of texts and tokens; shapes that had no room are left out."""
+    values = {name: each["value"] for name, each in content["values"].items()}
+    runs = [name.removesuffix("/ms").split("/") for name in values if name.endswith("/ms")]
+    ways, shapes = (list(dict.fromkeys(found)) for found in zip(*((way, (*shape,)) for way, *shape in runs)))
+
+    def cell(run: str) -> str:
+        if f"{run}/ms" not in values:
+            return "–"
+        return f"{figures.milliseconds(values[f'{run}/ms'])}, {figures.percent(values[f'{run}/share'])}"
+
+    rows = [[way, *(cell("/".join((way, *shape))) for shape in shapes)] for way in ways]
+    head = [f"{texts} text{'s' * (texts != '1')} of {int(tokens):,}" for texts, tokens in shapes]
+    return Table("", ["what is read", *head], rows).markdown()
+
+
 TABLES: dict[str, Callable[[dict], list[str]]] = {
     "sanitizers": sanitizers, "batch_invariance": batch_invariance, "capstone_generate": capstone_generate,
+    "bytes_per_token": bytes_per_token,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 import torch
 
 from benchmarks import batch_invariance as experiment
+from tests.bench.fake import FakeGpu
 
 
 def test_the_form_that_is_called_invariant_is(monkeypatch):
@@ -25,6 +26,19 @@ def test_each_value_has_its_ratio(monkeypatch):
     monkeypatch.setattr(experiment, "decoding", lambda: one)
     found = experiment.values(lambda call: float(next(times)))
     assert found["product/1/ratio"] == (6.0, "x") and found["decoding/64/usual_changed"] == (0, "elements")
+
+
+def test_the_script_measures_the_calls_that_are_named(monkeypatch, tmp_path):
+    """A clock hands on what was prepared for a call; these calls have nothing prepared."""
+    counts = []
+    one = dict.fromkeys(("usual", "invariant"), lambda count: counts.append(count) or torch.zeros(count, 2))
+    monkeypatch.setattr(experiment.device, "INTERPRET", False)
+    monkeypatch.setattr(experiment.experiment, "machine", lambda: "NVIDIA Fake 1")
+    for name, replacement in (("Gpu", FakeGpu), ("products", lambda: one), ("decoding", lambda: one)):
+        monkeypatch.setattr(experiment, name, replacement)
+    monkeypatch.setattr("sys.argv", ["batch_invariance.py", "--processes", "0", "--results", str(tmp_path)])
+    experiment.main()
+    assert {*counts} == {*experiment.ROWS, *experiment.SEQUENCES} and len(list(tmp_path.rglob("*.json"))) == 1
 
 
 def test_a_part_of_the_search_is_compiled(monkeypatch):

@@ -9,6 +9,9 @@ _BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
+    "selection/texts_on_a_card": {
+        _ORDER: ["texts: return max(pages, 0) // -(-tokens // page) @11: pages, 0 -> 0, pages"],
+    },
     "model/capped_ratio": {
         _ORDER: [
             "weights: return [math.exp(min(now - then, math.log(most))) for now, then in zip(trainer, sampler)] @21: "

@@ -35,6 +35,7 @@ CHAPTERS = [
     "attention",
     "without_a_cache",
     "write_the_difference",
+    "fewer_bytes",
     "overlap",
     "from_profile",
     "reward",
@@ -200,6 +201,17 @@ EXPECTED = {
         "T @ R is U: True",
         "the same: True",
     ],
+    "fewer_bytes": [
+        "Llama-3.1-70B       4,096 bytes 327,680 bytes         40.0 GiB",
+        "DeepSeek-V3.2-Exp   1,284 bytes  78,324 bytes          9.6 GiB",
+        "64 texts of   8192 tokens: cache   171.8 GB,  55% of the bytes",
+        "2 heads in the cache: 131072 bytes, 4 operations a byte",
+        "bytes of a token: 81920 with 128 heads, 1152 with a latent",
+        " 131072 tokens: all  150.99 MB, selected  21.23 MB, 7.1 times less",
+        "the first length that gains: 2341",
+        "8 heads,  4 bits                    73.7            1208.0                 28",
+        "latents, selected                   82.1             169.9                115",
+    ],
     "attention": ["scores held at once: 40000", "scores held at once: 6400", "scores held at once: 512", "8192 MiB"],
 }
 
@@ -251,6 +263,29 @@ def check_reward(names, printed):
     assert at_real_size["drift"][0] < 1e-9 and at_real_size["largest"][0] < 1e-4 and 0 <= at_real_size["first"][0] <= 1
 
 
+def check_fewer_bytes(names, printed):
+    """What the chapter says of its errors, and that what it calls the same function is."""
+    number = r"(\d[\d.]*e[+-]\d+)"
+    heads = [float(each) for each in re.findall(rf"operations a byte, error {number}", printed)]
+    made, latents = (float(re.search(rf"{what}: +error {number}", printed)[1]) for what in ("PyTorch", "from latents"))
+    assert len(heads) == 2 and 1e-4 < max(*heads, latents) < 1e-2 and made < 5e-2
+
+    def row(name):
+        found = re.search(rf"^{re.escape(name)} +({number} +\d+% *)+$", printed, re.M)[0]
+        return [float(each) for each in re.findall(number, found)], [int(each) for each in re.findall(r"(\d+)%", found)]
+
+    (best, shares), (crude, crude_shares), (chance, _) = map(row, names["SCORERS"])
+    assert best[2] < 1.5 * best[3] == 1.5 * chance[3] == 1.5 * crude[3] and best[3] < 1e-2 < 0.1 < chance[2]
+    assert shares[1] > 95 and crude_shares[1] < 90 and crude[2] > 10 * best[2] and crude[1] < chance[1]
+    plain, large = zip(*names["offs"].values())
+    bf16, int8, int4, rotated, channel = range(5)
+    assert 3 * plain[bf16] < plain[int8] < 0.03 < 0.1 < plain[int4] < 0.3 and large[int8] > 0.5 * plain[int4]
+    assert large[int4] > 1 > large[rotated] > 0.25 and large[channel] < 1.5 * plain[int4]
+
+
+CHECKS = {"reward": check_reward, "fewer_bytes": check_fewer_bytes}
+
+
 #: Half a minute of commands, each in a process of its own; the tests of each command say what it prints.
 LONG = "your_own_kernel"
 
@@ -263,8 +298,8 @@ def test_a_chapter_runs_and_shows_what_its_text_says(chapter):
     assert "\x1b" not in printed, "colours of a terminal"
     for text in EXPECTED[chapter]:
         assert text in printed
-    if chapter == "reward":
-        check_reward(*run(chapter))
+    if chapter in CHECKS:
+        CHECKS[chapter](*run(chapter))
 
 
 def test_the_tolerance_hides_the_wrong_gradient_and_the_relative_error_shows_it():

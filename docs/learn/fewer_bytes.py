@@ -1,0 +1,444 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Fewer bytes per token
+#
+# A model has read a long text, and writes the next word of it. How much of what it has read must it read again? All of
+# it: the keys and values of every token so far, in every layer, for every single word. This chapter takes four steps to
+# make that less, the ones by which the large models of today are served: fewer heads, a latent, selected keys, fewer
+# bits. Of each you count what it saves, run it, measure what it gets wrong, and see where it is of no use.
+
+# %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"
+# In the repository this only imports. Elsewhere, in Colab for example, it installs the kernels first.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("annotated_examples") is None:
+    packages = ["git+{{ repo_url }}", "matplotlib"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+
+from academy.runtime import device  # before triton: without a GPU it switches the interpreter on
+from academy.bench import notebook
+from annotated_examples.attention.decode import decode_attention, decode_attention_reference
+from annotated_examples.attention.indexer import indexer_logits
+from annotated_examples.attention.mla import mla_attention_reference
+from annotated_examples.attention.mla_decode import absorb, expand, mla_decode
+from annotated_examples.attention.quantized_cache import append_, quantize_key_pages_
+from annotated_examples.attention.quantized_decode import decode_quantized
+from annotated_examples.attention.select_keys import select_keys
+from annotated_examples.attention.sparse_decode import sparse_decode, to_slots
+
+import torch
+
+torch.manual_seed(0)
+print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
+
+# %% [markdown]
+# ## What a new token reads
+#
+# To write a token is called [decoding](../kernels/attention/decode.md). Two things are read for it: the weights, once
+# for all texts that are written together, and the **cache** of each text. A head of the cache is a key and a value,
+# usually of 128 numbers each:
+
+
+# %%
+def bytes_of_heads(heads, width=128, bits=16):
+    """Of a token, in one layer. Few bits come with a step for each row, in float32, four bits with the lowest value."""
+    return 2 * heads * (width * bits // 8 + {16: 0, 8: 4, 4: 8}[bits])
+
+
+def bytes_of_latent(rank=512, rotated=64):
+    return 2 * (rank + rotated)
+
+
+def bytes_of_scorer(width=128):
+    """A key of the indexer: codes of eight bits, and a scale."""
+    return width + 4
+
+
+MODELS = {  # layers, and bytes of a token in each of them
+    "Llama-2-7b-hf": (32, bytes_of_heads(32)),
+    "Llama-3.1-70B": (80, bytes_of_heads(8)),
+    "Qwen3-235B-A22B": (94, bytes_of_heads(4)),
+    "DeepSeek-V3": (61, bytes_of_latent()),
+    "DeepSeek-V3.2-Exp": (61, bytes_of_latent() + bytes_of_scorer()),
+    "GLM-5": (78, bytes_of_latent() + bytes_of_scorer()),
+}
+
+# %% [markdown]
+# The numbers are those of each model's `config.json` on Hugging Face: `num_hidden_layers`, `num_key_value_heads` and
+# `head_dim`, or `kv_lora_rank`, `qk_rope_head_dim` and `index_head_dim`, with sixteen bits for what isn't the indexer's.
+#
+# **Before you run it:** which takes more memory for a token, the Llama of 7 billion parameters, or the one of 70
+# billion?
+
+# %%
+print(f"{'':18}{'a layer':>12}{'all layers':>14}{'131,072 tokens':>17}")
+for name, (layers, size) in MODELS.items():
+    print(f"{name:18}{size:7,} bytes{layers * size:8,} bytes{131072 * layers * size / 2**30:13.1f} GiB")
+
+# %% [markdown]
+# The small one, though it is older and has fewer layers: all of its 32 heads have keys and values of their own. At
+# 131,072 tokens a single text would fill most of a card.
+#
+# When does the cache matter? Reading takes as long as its bytes take to arrive, so compare bytes. Llama 3.1 with 70
+# billion parameters has 141 GB of weights in bfloat16:
+
+# %%
+WEIGHTS = 2 * 70.6e9
+layers, size = MODELS["Llama-3.1-70B"]
+for texts, tokens in ((1, 1000), (1, 131072), (64, 1000), (64, 8192), (64, 131072)):
+    cache = texts * tokens * layers * size
+    print(
+        f"{texts:2} texts of {tokens:6} tokens: cache {cache / 1e9:7.1f} GB, {cache / (cache + WEIGHTS):4.0%} of the bytes"
+    )
+
+# %% [markdown]
+# For one short text the weights are nearly everything, and nothing of what follows would be noticed. With many texts, or
+# long ones, the cache is. It also decides how many texts fit on a card, and so among how many the weights are shared.
+#
+# ## Fewer heads
+#
+# The first step is to let a *group* of query heads share one head of the cache. The group's queries are rows of one
+# tile, so the cache is read once for all of them.
+#
+# **Before you run it:** 32 heads of queries share 8 of the cache. How much less is read, and how many more operations
+# are there for each byte?
+
+
+# %%
+def error(found, exact):
+    """Root mean square of the difference, over that of the right numbers."""
+    return ((found.double() - exact).square().mean() / exact.square().mean()).sqrt().item()
+
+
+S, D, DTYPE = 256, 64, torch.bfloat16
+q = 2 * torch.randn(1, 8, D, device=device.DEVICE).to(DTYPE)
+lengths = torch.tensor([S], dtype=torch.int32, device=device.DEVICE)
+for heads in (8, 2):
+    k, v = (torch.randn(1, S, heads, D, device=device.DEVICE).to(DTYPE) for _ in "kv")
+    exact = decode_attention_reference(q.double(), k.double(), v.double(), lengths)
+    off = error(decode_attention(q, k, v, lengths), exact)
+    per_byte = 4 * 8 * D * S / (k.nbytes + v.nbytes)
+    print(
+        f"{heads} heads in the cache: {k.nbytes + v.nbytes:6} bytes, {per_byte:.0f} operations a byte, error {off:.1e}"
+    )
+
+# %% [markdown]
+# A quarter of the bytes, and four times as many operations for each of them; the number of operations stays the same.
+# Four are still next to nothing. An H200 copies [[bench: device/copy]] and multiplies at [[bench: device/matrix]], so it
+# does nearly two hundred operations while a byte arrives. That is what is behind all of these steps: **decoding has
+# operations to spare, so spend them on bytes**.
+#
+# The error is what bfloat16 leaves of any attention. Remember its size: the next steps are measured by it. What is lost
+# by sharing doesn't show in it. A model with fewer heads isn't an approximation to one with more. It is another model,
+# and has to be trained as such.
+#
+# ## One latent for all heads
+#
+# The second step is to keep neither keys nor values, but one **latent** vector, from which [a matrix for each head
+# makes both](../kernels/attention/mla.md), and beside it a part that is rotated by the position.
+#
+# [[figure: latent/cache]]
+#
+# Isn't it slow to make all keys again for each new token? They aren't made. A key is a matrix times the latent, and a
+# score is the query times the key. So the matrix can be [multiplied to the query](../kernels/attention/mla_decode.md)
+# once, and the query meets the latents themselves:
+#
+# [[eq: MLA-S-absorbed]]
+#
+# **Before you run it:** both programs compute the same function in bfloat16. Is one of them exact?
+
+# %%
+H, N, RANK, ROTATED = 8, 32, 64, 16
+scale = (N + ROTATED) ** -0.5
+
+
+def alike(*shape):
+    """For each head, and mostly the same for all: heads often look at the same keys."""
+    return 0.9 * torch.randn(1, *shape, device=device.DEVICE) + 0.44 * torch.randn(H, *shape, device=device.DEVICE)
+
+
+latents, k_pe = (torch.randn(1, S, width, device=device.DEVICE).to(DTYPE) for width in (RANK, ROTATED))
+w_uk, w_uv = (alike(N, RANK).div(RANK**0.5).to(DTYPE) for _ in "kv")
+q_nope, q_pe = (5 * alike(width)[None].to(DTYPE) for width in (N, ROTATED))
+
+
+def decompressed(dtype):
+    """Keys and values are made first."""
+    c, pe, uk, uv, q, turned = (x.to(dtype) for x in (latents, k_pe, w_uk, w_uv, q_nope, q_pe))
+    keys, values = (torch.einsum("bsr,hnr->bhsn", c, w) for w in (uk, uv))
+    return mla_attention_reference(q[:, :, None], turned[:, :, None], keys, pe, values, causal=False, scale=scale)[
+        :, :, 0
+    ]
+
+
+cache = torch.cat([latents, k_pe], 2)
+absorbed = absorb(q_nope, q_pe, w_uk)
+from_latents = expand(mla_decode(absorbed, cache, lengths, rank=RANK, scale=scale), w_uv)
+exact = decompressed(torch.float64)
+print(f"keys made first, in PyTorch: error {error(decompressed(DTYPE), exact):.1e}")
+print(f"read from latents:           error {error(from_latents, exact):.1e}")
+print(f"bytes of a token: {bytes_of_heads(128, 160)} with 128 heads, {bytes_of_latent()} with a latent")
+print(f"operations of a head for a token: {2 * (192 + 128)} with keys, {2 * (512 + 64 + 512)} with latents")
+
+# %% [markdown]
+# Neither. They round in other places: here PyTorch rounds each key and each probability to bfloat16, while the kernel
+# keeps scores and sums in float32. With real numbers they would be equal.
+#
+# What is paid are operations. A key of DeepSeek's has 192 numbers and a value 128. A latent has 576, of which 512 are
+# used again as a value: 3.4 times as many. With all 128 heads that is 242 operations a byte, for the first time more
+# than the card can do meanwhile. With 64 heads, as in GLM-5, it is 121, and the bytes decide again.
+#
+# With many queries for each key the choice turns round. Keys are made once for all queries, and what absorbing costs
+# more is paid for each pair of a query and a key, so [from 171 queries on](../kernels/attention/mla.md) it is cheaper to
+# make them. A prompt is read by the first program, and a text is written by the second.
+#
+# ## Only some of the keys
+#
+# The third step is not to read all latents. A small **indexer** looks at all keys, and attention reads the few thousand
+# that [it puts first](../kernels/attention/select_keys.md).
+#
+# [[figure: indexer/heads]]
+#
+# A trained indexer imitates the attention that it works for. Here something cruder does: the same rows, projected to fewer
+# numbers and rounded to eight bits.
+
+
+# %%
+def codes_of(x):
+    """Numbers of float8 (e4m3), and the scale of each row. They are handed on as floats, which any card can multiply."""
+    scale = x.abs().amax(-1) / 448
+    return (x / scale[..., None]).to(torch.float8_e4m3fn).float(), scale
+
+
+def indexed(width):
+    """What an indexer thinks of each key: (1, S)."""
+    projection = torch.randn(RANK + ROTATED, width, device=device.DEVICE) / width**0.5
+    (q, q_scale), (k, k_scale) = (codes_of(x[0].float() @ projection) for x in (absorbed, cache))
+    return indexer_logits(q[None], k, q_scale[None], k_scale, end=lengths)
+
+
+table = torch.zeros(1, 1, dtype=torch.int32, device=device.DEVICE)  # one page, which holds everything
+weights = torch.softmax(scale * absorbed.double() @ cache.double().mT, -1)  # of each head and key: what is imitated
+
+
+def selected(scores, k):
+    """The error of attention to k keys, and how much of all heads' attention they have."""
+    keys = select_keys(scores, k)
+    o = sparse_decode(absorbed, cache, to_slots(keys, table, S), rank=RANK, scale=scale)
+    return error(expand(o, w_uv), exact), weights[0, :, keys[0].long()].sum(-1).mean().item()
+
+
+# %% [markdown]
+# **Before you run it:** there are 256 keys. Can attention to half of them be as right as bfloat16 is? And if any half is
+# taken?
+
+# %%
+any_keys = torch.rand(1, S, device=device.DEVICE)
+SCORERS = {"the best for all heads": weights.mean(1).float(), "the crude indexer's": indexed(64), "any": any_keys}
+print(f"{'keys':24}" + "".join(f"{k:14}" for k in (16, 64, 128, 256)))
+for name, scores in SCORERS.items():
+    row = [selected(scores, k) for k in (16, 64, 128, 256)]
+    print(f"{name:24}" + "".join(f"{off:9.1e}{share:5.0%}" for off, share in row))
+
+# %% [markdown]
+# Beside each error stands how much of the attention the selected keys get. The best half is as good as everything: as in
+# real texts, most of the attention goes to few keys. But they have to be found. What isn't found is missing, and no later
+# step brings it back. The crude indexer does better than chance, and that isn't enough. A real one is
+# [trained](../kernels/attention/indexer_loss.md) to imitate the attention, and then the model learns to live with its
+# choice.
+#
+# What is saved? The indexer's keys are all read, 132 bytes each, and each score is a float32 that is written once and
+# read twice. Attention to 2048 keys is the same work at any length:
+
+
+# %%
+def read(tokens, k=2048):
+    """Bytes for a new token, in one layer and of one text: all latents, and selected ones."""
+    scored = (bytes_of_scorer() + 3 * 4) * tokens
+    return bytes_of_latent() * tokens, scored + bytes_of_latent() * min(k, tokens)
+
+
+for tokens in (1024, 2048, 4096, 32768, 131072, 1048576):
+    everything, few = read(tokens)
+    print(
+        f"{tokens:7} tokens: all {everything / 1e6:7.2f} MB, selected {few / 1e6:6.2f} MB, {everything / few:.1f} times less"
+    )
+print("the first length that gains:", next(tokens for tokens in range(10**4) if read(tokens)[1] < read(tokens)[0]))
+
+# %% [markdown]
+# Below some 2300 tokens more is read than without an indexer, and however long the text, never 8 times less: scoring
+# grows with it, too, only more slowly. And **the cache itself doesn't shrink**. All latents must be kept, for nobody
+# knows which ones the next token will select, and the indexer's keys beside them. This step saves time, no room.
+#
+# ## Eight bits, four bits
+#
+# The fourth step can be combined with each of the others: the same numbers in fewer bits. [A row is
+# written](../kernels/attention/quantized_cache.md) as codes with a step, and [attention multiplies the
+# codes](../kernels/attention/quantized_decode.md), so nothing is decoded on the way.
+#
+# [[figure: quantized/bytes]]
+#
+# Steps count, too. A row of 128 numbers in four bits is 72 bytes and not 64; of 64 numbers it would be 40 and not 32.
+#
+# **Before you run it:** keys often have a few channels that are much larger than the others. For which of these formats
+# is that a problem: int8, int4 with a step for each token, int4 with a step for each channel?
+
+# %%
+PAGE, KV = 64, 2
+slots = torch.arange(S, device=device.DEVICE)
+signs = torch.where(torch.rand(D, device=device.DEVICE) < 0.5, -1.0, 1.0)
+
+
+def room(kind):
+    four = kind == torch.uint8
+    codes = torch.zeros(S // PAGE, PAGE, KV, D // (1 + four), dtype=kind, device=device.DEVICE)
+    return codes, torch.zeros(S // PAGE, PAGE, KV, 1 + four, device=device.DEVICE)
+
+
+def written(kind, x, signs=None):
+    codes, steps = room(kind)
+    append_(codes, steps, x[0], slots, signs=signs)
+    return codes, steps
+
+
+def attended(k, v, kind, signs=None, channel=False):
+    """Attention to k and v in few bits."""
+    if channel:
+        keys = room(kind)[0], torch.zeros(S // PAGE, KV, D, 2, device=device.DEVICE)
+        quantize_key_pages_(*keys, k[0].unflatten(0, (-1, PAGE)), slots[: S // PAGE])
+    else:
+        keys = written(kind, k, signs)
+    values = written(kind, v, signs)
+    pages = torch.arange(S // PAGE, dtype=torch.int32, device=device.DEVICE)[None]
+    how = dict(granularity="channel" if channel else "token", signs=signs, block_table=pages)
+    return decode_quantized(q, keys[0], values[0], keys[1], values[1], lengths, **how)
+
+
+FORMATS = {
+    "int8": dict(kind=torch.int8),
+    "int4": dict(kind=torch.uint8),
+    "int4, rotated": dict(kind=torch.uint8, signs=signs),
+    "int4, by channel": dict(kind=torch.uint8, channel=True),
+}
+large = 1 + 19 * (torch.arange(D, device=device.DEVICE) % 16 == 7)  # four channels, 20 times as large
+print(f"{'error':18}{'normal keys':>14}{'four large channels':>22}")
+offs = {"bfloat16": []} | {name: [] for name in FORMATS}
+for factor in (torch.ones_like(large), large):
+    k = (torch.randn(1, S, KV, D, device=device.DEVICE) * factor).to(DTYPE)
+    q = (2 * torch.randn(1, 8, D, device=device.DEVICE) / factor).to(DTYPE)  # so that scores are as large as before
+    exact = decode_attention_reference(q.double(), k.double(), v.double(), lengths)
+    offs["bfloat16"].append(error(decode_attention(q, k, v, lengths), exact))
+    for name, how in FORMATS.items():
+        offs[name].append(error(attended(k, v, **how), exact))
+for name, (normal, outliers) in offs.items():
+    print(f"{name:18}{normal:14.1e}{outliers:22.1e}")
+
+# %% [markdown]
+# For both formats with a step for each token. The step is as large as the largest number asks for, and to the other
+# channels few codes are left: with eight bits the error is now as large as with four bits before, and with four bits it
+# is larger than the result. A [rotation](../kernels/attention/quantized_cache.md) spreads an outlier over all channels.
+# With a step for each channel it hardly matters. But a channel's step needs many tokens at once, so the newest keys
+# wait in sixteen bits until their page is full, and a token's codes depend on its neighbours in it.
+#
+# An error of a fifth sounds like much. It is that of random numbers in a single layer, and says nothing about a text.
+# [The capstone](../kernels/capstone/generate.md) writes from such a cache, and counts how many tokens stay the same.
+#
+# ## All of them
+#
+# [[figure: fewer/read]]
+#
+# A latent has as many bytes as eight heads in four bits, by chance exactly. It loses next to nothing of what
+# the model computes, but the model has to be built with it. Bits can be taken from any model that is there already.
+# And steps can be combined: DeepSeek V3.2 selects from latents, whose 512 numbers FlashMLA keeps in eight bits and the 64
+# rotated ones in sixteen, 656 bytes in all.
+#
+# ## Change it
+#
+# Which of the caches need a second card of 141 GB for themselves? From which length on does it pay to select? What becomes
+# of the operations for each byte with 16 heads?
+
+
+# %%
+def of_a_token(tokens, heads, key_heads, selected):
+    """Name -> bytes that are kept in a layer, bytes that are read for a new token, operations."""
+    everything, few = read(tokens, selected)
+    latent = 2 * heads * (512 + 64 + 512)
+    found = {
+        f"{key_heads} heads, {bits:2} bits": (
+            bytes_of_heads(key_heads, bits=bits) * tokens, bytes_of_heads(key_heads, bits=bits) * tokens,
+            4 * heads * 128 * tokens,
+        )
+        for bits in (16, 8, 4)
+    }  # fmt: skip
+    found["latents"] = everything, everything, latent * tokens
+    kept = everything + bytes_of_scorer() * tokens
+    found["latents, selected"] = kept, few, 2 * 64 * 128 * tokens + latent * min(selected, tokens)
+    return found
+
+
+# %% tags=["parameters", "live"]
+tokens = 131072  # 1024, 4096, 32768, 131072, 1048576
+heads = 64  # 16, 64, 128
+key_heads = 8  # 1, 4, 8, 16
+selected = 2048  # 512, 2048, 8192
+texts = 8  # 1 to 64
+
+# %%
+print(f"{'':20}{'GB kept, 61 layers':>20}{'MB read, a layer':>18}{'operations a byte':>19}")
+for name, (kept, fetched, operations) in of_a_token(tokens, heads, key_heads, selected).items():
+    print(f"{name:20}{61 * texts * kept / 1e9:20.1f}{texts * fetched / 1e6:18.1f}{operations / fetched:19.0f}")
+
+# %% [markdown]
+# ## When not to
+#
+# | step | of no use, or harmful, where |
+# |---|---|
+# | any | the texts are few and short. One text of 1000 tokens is 0.3 GB beside 141 GB of weights |
+# | any | a prompt is read. There are many queries for each key, so operations decide, and not bytes |
+# | fewer heads | the model exists already: it would have to be trained again |
+# | a latent | there are few heads anyway: it is as large as 1.8 heads of keys and values. Or each of several cards has some of the heads: heads can be divided among them, and a latent, which all heads need, is on every card |
+# | selected keys | a text is hardly longer than what is selected: below 2341 tokens more is read than without. Or room is what is missing, not time. Or nobody has trained an indexer |
+# | four bits | a few channels are far larger, and there is one step for a token. A rotation doesn't help where all channels have a common mean: it makes an outlier of that |
+# | four bits | operations are what is missing: codes have to be turned into numbers, and at a copy's speed about four operations are left for each |
+#
+# ## On a card
+#
+# What counting predicts has to be measured. One new token's attention in a layer with 64 heads, for one text and for 64,
+# with the share of the time that a copy of as many bytes takes:
+#
+# [[experiment: bytes_per_token]]
+#
+# Each function at sizes of its own, beside other ways to compute it, is on the pages of [benchmarks](../benchmarks/index.md).
+# Decoding from heads in four bits:
+
+# %%
+notebook.speed("quantized_decode", live=[(64, 32, 8, 4096, 128)])
+
+# %% [markdown]
+# And from latents:
+
+# %%
+notebook.speed("mla_decode", live=[(128, 16, 4096)])
+
+# %% [markdown]
+# ## Exercises
+#
+# [[exercises]]
+#
+# Next: [the same operations, as fast as the card allows](../guides/what-a-call-costs.md).
+#
+# Heads in groups are Ainslie et al., "GQA" (arXiv 2305.13245). Latents: DeepSeek-AI, "DeepSeek-V2" (arXiv 2405.04434).
+# Selected keys: DeepSeek-AI, "DeepSeek-V3.2" (2025). A step for each channel: Liu et al., "KIVI" (arXiv 2402.02750).
