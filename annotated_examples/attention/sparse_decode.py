@@ -101,8 +101,9 @@ def sparse_decode_reference(q, cache, slots, *, rank, scale, num_splits=None, re
 
 # ## One part of a list
 #
-# Two new tokens have two lists, so they can't share a tile of keys, as they do where all keys are read. A program has
-# one token, a tile of its heads, and a part of its list. Parts are whole tiles; if there are more parts than tiles, the
+# Two new tokens have two lists, so they can't share a tile of keys, as up to 8 of them do [where all keys are
+# read](mla_decode.py). Then there is no reason for such a limit: a program has one token, a tile of its heads, and a
+# part of its list, and more tokens are more programs. Parts are whole tiles; if there are more parts than tiles, the
 # last ones are empty, and weigh nothing.
 @triton.jit
 def sparse_decode_split_kernel(
@@ -207,7 +208,7 @@ def sparse_decode(q, cache, slots, *, rank, scale, num_splits=None, return_lse=F
     r"""Attention of the newest tokens to selected rows of a cache of latents. Forward only.
 
     Args:
-        q: (B, H, W), or (B, T, H, W) for the T newest tokens; float32, float16 or bfloat16, absorbed.
+        q: (B, H, W), or (B, T, H, W) for the T newest tokens, any number; float32, float16 or bfloat16, absorbed.
         cache: (pages, page_size, W), dtype of `q`, page_size any number, any strides.
         slots: (B, K) or (B, T, K), int32 or int64: page · page_size + place of each token's keys, as `to_slots` makes
             them; −1 anywhere for none. A slot that is named twice counts twice.

@@ -188,6 +188,11 @@ def test_one_token_needs_no_axis():
     assert torch.equal(o[:, 0], flat_o) and torch.equal(lse[:, 0], flat_lse)
 
 
+def test_more_tokens_than_share_a_tile_elsewhere():
+    """Decoding over all keys takes up to 8."""
+    right(module, small(module), inputs(B=1, T=11, H=2))
+
+
 def test_slots_of_either_width():
     arguments, options = slots_of(module, inputs()), dict(rank=RANK, scale=0.3)
     narrow = arguments | dict(slots=arguments["slots"].int())
