@@ -392,8 +392,8 @@ def main():
     for name, equal in same.items():
         print(f"{name}: {'the same tokens' if equal else 'OTHER TOKENS'}")
     if asked.bits:
-        same = agreement(model, prompts, wanted)
-        print(f"with {asked.bits} bits: {same:.0%} of the tokens as without codes, along that text")
+        share = agreement(model, prompts, wanted)
+        print(f"with {asked.bits} bits: {share:.0%} of the tokens as without codes, along that text")
     return not all(same.values())
 
 

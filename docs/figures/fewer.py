@@ -1,9 +1,11 @@
 """The chapter "Fewer bytes per token": what a new token reads, and what is kept of all tokens, counted for a layer."""
 
 from draw import WIDTH, Axes, Panel, Picture, picture
+from latent import HEADS, bytes_of_heads
 
-#: Query heads, heads that groups of them share, numbers of a key, keys that are selected; tokens of the bars.
-HEADS, SHARED, NUMBERS, SELECTED, TOKENS = 128, 8, 128, 2048, 131072
+#: Heads that groups of query heads share, numbers of a key, keys that are selected; tokens of the bars.
+SHARED, NUMBERS, SELECTED, TOKENS = 8, 128, 2048, 131072
+ALL = f"{HEADS} heads, what a latent replaces"
 
 
 def ways():
@@ -14,7 +16,7 @@ def ways():
     heads = {bits: SHARED * 2 * bytes_of_a_row(NUMBERS, bits) for bits in (8, 4)}
     latent, scorer, scores = 2 * (RANK + ROTATED), NUMBERS + 4, 3 * 4  # a score is written once and read twice
     whole = {
-        f"{HEADS} heads": ("r", HEADS * 2 * 2 * NUMBERS),
+        ALL: ("r", bytes_of_heads(HEADS)),
         f"{SHARED} heads": ("a", SHARED * 2 * 2 * NUMBERS),
         f"{SHARED} heads, eight bits": ("p", heads[8]),
         f"{SHARED} heads, four bits": ("off", heads[4]),
@@ -27,22 +29,22 @@ def ways():
 
 @picture
 def read():
-    found, (least, most) = ways(), (1e5, 1e11)
+    found, (least, most) = ways(), (0.1, 1e5)
     drawn = {name: found[name] for name in found if "bits" not in name}
-    panel = Panel(330 + 20 * len(drawn), "Bytes that a new token reads in a layer")
+    panel = Panel(330 + 20 * len(drawn), "MB that a new token reads in a layer")
     axes = Axes(
-        panel, (46, 34, 300, 240), (1e3, 1e4, 1e5, 1e6), [10.0**power for power in range(5, 12)],
+        panel, (46, 34, 300, 240), (1e3, 1e4, 1e5, 1e6), [10.0**power for power in range(-1, 6)],
         ("tokens in the cache", ""), log=(True, True),
     )  # fmt: skip
     points = [10 ** (3 + step / 20) for step in range(61)]
     for row, (name, (kind, _, bytes_of)) in enumerate(drawn.items()):
-        panel.line([axes(x, bytes_of(x)) for x in points if least <= bytes_of(x) <= most], f"curve {kind}")
+        panel.line([axes(x, bytes_of(x) / 1e6) for x in points if least <= bytes_of(x) / 1e6 <= most], f"curve {kind}")
         panel.box(46, 322 + 20 * row, 12, 12, kind)
         panel.text(66, 333 + 20 * row, name, "small")
     bars, words = Panel(26 + 62 * (len(found) - 1), f"After {TOKENS:,} tokens, in a layer"), []
     shown = {name: (kind, kept * TOKENS, bytes_of(TOKENS)) for name, (kind, kept, bytes_of) in found.items()}
     words = [f"{name}: kept {kept / 1e6:,.0f} MB, read {read / 1e6:,.0f} MB" for name, (_, kept, read) in shown.items()]
-    del shown[f"{HEADS} heads"]  # sixteen times the next
+    del shown[ALL]  # twenty times the next
     longest = max(kept for _, kept, _ in shown.values())
     for row, (name, (kind, kept, read)) in enumerate(shown.items()):
         y = 40 + 62 * row
@@ -53,8 +55,8 @@ def read():
             bars.box(34, y + 6 + 18 * line, max(1.5, width), 14, kind)
             bars.text(40 + width, y + 18 + 18 * line, f"{size / 1e6:,.0f} MB", "tiny")
     return Picture(
-        "Each step moves the line down, and only a selection changes its slope, where a text is long enough. It shortens "
-        "what is read, not what is kept.",
+        "Each step moves the line down. Only a selection bends it, where a text is long enough; and it shortens what is "
+        "read, not what is kept.",
         f"Curves of bytes against tokens, both logarithmic, and bars for {TOKENS:,} tokens. {'; '.join(words)}.",
         [panel, bars],
     )

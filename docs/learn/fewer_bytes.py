@@ -54,7 +54,7 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 
 # %%
 def bytes_of_heads(heads, width=128, bits=16):
-    """Of a token, in one layer. Few bits come with a step for each row, in float32, four bits with the lowest value."""
+    """Of a token in a layer. Few bits come with a step for each row, four with the lowest value, too."""
     return 2 * heads * (width * bits // 8 + {16: 0, 8: 4, 4: 8}[bits])
 
 
@@ -377,12 +377,10 @@ def of_a_token(tokens, heads, key_heads, selected):
     everything, few = read(tokens, selected)
     latent = 2 * heads * (512 + 64 + 512)
     found = {
-        f"{key_heads} heads, {bits:2} bits": (
-            bytes_of_heads(key_heads, bits=bits) * tokens, bytes_of_heads(key_heads, bits=bits) * tokens,
-            4 * heads * 128 * tokens,
-        )
+        f"{key_heads} heads, {bits:2} bits": (tokens * size, tokens * size, 4 * heads * 128 * tokens)
         for bits in (16, 8, 4)
-    }  # fmt: skip
+        for size in [bytes_of_heads(key_heads, bits=bits)]
+    }
     found["latents"] = everything, everything, latent * tokens
     kept = everything + bytes_of_scorer() * tokens
     found["latents, selected"] = kept, few, 2 * 64 * 128 * tokens + latent * min(selected, tokens)
@@ -399,7 +397,8 @@ texts = 8  # 1 to 64
 # %%
 print(f"{'':20}{'GB kept, 61 layers':>20}{'MB read, a layer':>18}{'operations a byte':>19}")
 for name, (kept, fetched, operations) in of_a_token(tokens, heads, key_heads, selected).items():
-    print(f"{name:20}{61 * texts * kept / 1e9:20.1f}{texts * fetched / 1e6:18.1f}{operations / fetched:19.0f}")
+    gigabytes, megabytes = 61 * texts * kept / 1e9, texts * fetched / 1e6
+    print(f"{name:20}{gigabytes:20.1f}{megabytes:18.1f}{operations / fetched:19.0f}")
 
 # %% [markdown]
 # ## When not to
