@@ -1,10 +1,9 @@
 """The chapter "Fewer bytes per token": what a new token reads, and what is kept of all tokens, counted for a layer."""
 
 from draw import WIDTH, Axes, Panel, Picture, picture
-from latent import HEADS, bytes_of_heads
 
-#: Heads that groups of query heads share, numbers of a key, keys that are selected; tokens of the bars.
-SHARED, NUMBERS, SELECTED, TOKENS = 8, 128, 2048, 131072
+#: DeepSeek's heads, heads that groups share, numbers of a key, keys that are selected; tokens of the bars.
+HEADS, SHARED, NUMBERS, SELECTED, TOKENS = 128, 8, 128, 2048, 131072
 ALL = f"{HEADS} heads, what a latent replaces"
 
 
@@ -16,7 +15,7 @@ def ways():
     heads = {bits: SHARED * 2 * bytes_of_a_row(NUMBERS, bits) for bits in (8, 4)}
     latent, scorer, scores = 2 * (RANK + ROTATED), NUMBERS + 4, 3 * 4  # a score is written once and read twice
     whole = {
-        ALL: ("r", bytes_of_heads(HEADS)),
+        ALL: ("r", HEADS * 2 * (2 * NUMBERS + ROTATED)),
         f"{SHARED} heads": ("a", SHARED * 2 * 2 * NUMBERS),
         f"{SHARED} heads, eight bits": ("p", heads[8]),
         f"{SHARED} heads, four bits": ("off", heads[4]),
