@@ -216,9 +216,9 @@ def indexer_loss_forward(q, k, weights, indices, target, *, BLOCK_N=None):
 def indexer_loss_backward(dloss, q, k, weights, indices, target, sums, *, BLOCK_N=None, queries=None):
     """The gradients of q, k and weights. queries: so many in each launch."""
     (M, K), (S, D), launch = indices.shape, k.shape, launch_options(q, BLOCK_N)
-    dq, dweights, dk = torch.empty_like(q), torch.empty_like(weights), k.new_zeros((S, D), dtype=torch.float32)
+    dq, dweights, dk = torch.empty_like(q), torch.empty_like(weights), k.new_zeros((S, D), dtype=torch.float64)
     for first, lists in launches(indices, D, queries):
-        rows = dk.new_empty((len(lists) * K, D))
+        rows = weights.new_empty((len(lists) * K, D))
         indexer_loss_backward_kernel[(len(lists),)](
             dloss, *as_tensors(q, k, weights, indices, target), sums, strided(dq[None]), strided(dweights[None]), rows,
             first, M, S, K, **launch,

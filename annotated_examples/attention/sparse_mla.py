@@ -277,7 +277,8 @@ def sparse_attention_backward(
     queries: so many in each launch of the kernel for the keys.
     """
     (T, H, W), S, K, pages = q.shape, len(kv), indices.shape[1], one_page(kv)
-    dq, delta, dkv = torch.empty_like(q), torch.empty_like(lse), kv.new_zeros((S, W), dtype=torch.float32)
+    dq, delta = torch.empty_like(q), torch.empty_like(lse)
+    dkv = kv.new_zeros((S, W), dtype=torch.float64 if deterministic else torch.float32)
     inputs, of_rows = as_tensors(q, kv, indices), [strided(x[None]) for x in (dlse, lse, delta)]
     of_queries, of_keys = backward_tiles(H, rank, q.dtype, q.device.index)
     if q.numel():
@@ -287,7 +288,7 @@ def sparse_attention_backward(
         )  # fmt: skip
     launch = launch_options(q, rank, BLOCK_M, BLOCK_N, of_keys)
     for first, lists in launches(indices, W, queries if deterministic else max(T, 1)):
-        rows = dkv.new_empty((lists.numel(), W)) if deterministic else None
+        rows = lse.new_empty((lists.numel(), W)) if deterministic else None
         if lists.numel():
             sparse_attention_keys_kernel[(len(lists) * triton.cdiv(K, launch["BLOCK_N"]),)](
                 strided(do[None]), *inputs, *of_rows[1:], rows, dkv, first, H, K, pages, scale, **launch,

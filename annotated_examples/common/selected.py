@@ -66,9 +66,12 @@ def score_or_none(s, j, pages):
 # side, in the order of the queries, and `first_of` tells where they begin. A program has a key and adds its rows, one
 # after the other, to what earlier launches have left. So it makes no difference how many queries a launch has. What is
 # none comes before the first key, and is never read.
+#
+# A popular key has thousands of rows. Added one by one in float32, they would lose a digit or two. The sum is float64:
+# beside a row's way from memory one addition in float64 takes no time.
 @triton.jit
 def add_rows_kernel(
-    rows_ptr, order_ptr, first_of_ptr, dk_ptr,  # (rows, D); (rows,); (S + 1,); (S, D) in float32; all contiguous
+    rows_ptr, order_ptr, first_of_ptr, dk_ptr,  # (rows, D); (rows,); (S + 1,); (S, D) in float64; all contiguous
     D: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     j, offs_d = tl.program_id(0), tl.arange(0, BLOCK_D)
@@ -76,7 +79,7 @@ def add_rows_kernel(
     acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)
     for place in tl.range(tl.load(first_of_ptr + j), tl.load(first_of_ptr + j + 1)):
         at = tl.load(order_ptr + place)
-        acc += tl.load(rows_ptr + at * D + offs_d, mask=offs_d < D, other=0.0)
+        acc += tl.load(rows_ptr + at * D + offs_d, mask=offs_d < D, other=0.0).to(tl.float64)
     tl.store(dk_ptrs, acc, mask=offs_d < D)
 
 
@@ -94,7 +97,8 @@ def launches(lists, D, queries=None):
 
 
 def add_rows(rows, lists, dk):
-    """Adds to each row of dk, (S, D), those of `rows`, (the numbers of `lists`, D), that belong to it. All float32."""
+    """Adds to each row of dk, (S, D) in float64, those of `rows`, (the numbers of `lists`, D) in float32, that belong to
+    it."""
     S, D = dk.shape
     in_order, order = torch.sort(lists.flatten(), stable=True)
     if S:

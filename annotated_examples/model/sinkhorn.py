@@ -189,11 +189,12 @@ def sinkhorn_backward_kernel(
 # ## Launchers
 #
 # A block has about 512 entries, four for each of 128 threads: a card has room for many such programs, and each waits
-# for its own rounds only.
-def tile(M, n, BLOCK_M):
+# for its own rounds only. It has them for a single matrix, too. In a smaller block other lanes would hold a row, its sum
+# would have another order, and a token alone other bits than in a batch.
+def tile(n, BLOCK_M):
     checks.power_of_two(BLOCK_M=BLOCK_M)
     N = power_of_2_up_to(MOST_STREAMS, n)
-    return dict(BLOCK_M=BLOCK_M or power_of_2_up_to(max(1, 512 // (N * N)), M), N=N)
+    return dict(BLOCK_M=BLOCK_M or max(1, 512 // (N * N)), N=N)
 
 
 # As (M, n, n): without a copy, if the strides allow that.
@@ -209,7 +210,7 @@ def sinkhorn_forward(logits, iterations=20, *, keep_rows=False, BLOCK_M=None):
     h = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
     rows = torch.empty(iterations, M, n, dtype=torch.float32, device=logits.device) if keep_rows else None
     if M > 0:
-        z, sizes = as_matrices(logits), tile(M, n, BLOCK_M)
+        z, sizes = as_matrices(logits), tile(n, BLOCK_M)
         sinkhorn_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](z, h, rows, M, n, *z.stride(), iterations, **sizes)
     return h, rows
 
@@ -220,7 +221,7 @@ def sinkhorn_backward(dh, logits, h, rows, *, BLOCK_M=None):
     dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)
     iterations, M, n = rows.shape
     if M > 0:
-        z, sizes = as_matrices(logits), tile(M, n, BLOCK_M)
+        z, sizes = as_matrices(logits), tile(n, BLOCK_M)
         sinkhorn_backward_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](
             dh.contiguous(), z, h, rows, dlogits, M, n, *z.stride(), iterations, **sizes
         )
