@@ -25,6 +25,7 @@ CASES, ALL = public.calls(), public.calls(more=True)
 #: Compiled in every run of the tests, without a GPU: a plain launch, and operators forward and backward.
 ALWAYS = ("tutorials.vector_add.vector_add()", "fast.grouped_matmul.grouped_matmul()", "moe.moe_mlp.moe_mlp()")
 ALWAYS += ("classics.rope.rope(interleaved=True)", "gemlite.gemm_splitK.gemm_splitK(W_nbits=4,group_size=128)")
+ALWAYS += ("tutorials.matmul_autotuned.matmul(activation=gelu)",)
 ALWAYS += (
     "fp8.scaled_matmul.scaled_matmul(recipe=block)",
     "attention.flash_attention.flash_attention_varlen(causal=True)",

@@ -18,30 +18,16 @@ from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 from tests.kernels.test_decode import odd_integers, unchecked
 
 MUTANTS = [
-    Mutant("every new token sees the last key", "last = length - T + rows // H", "last = length - 1 + 0 * rows"),
-    Mutant("new tokens taken for older ones", "last = length - T + rows // H", "last = length - T + rows % H"),
-    Mutant("heads and tokens exchanged", "(rows // H).to(tl.int64) * stride_t + (rows % H).to(tl.int64) * stride_h", "(rows % H).to(tl.int64) * stride_t + (rows // H).to(tl.int64) * stride_h"),
-    Mutant("rotated part left out", "multiply_add(q_pe, tl.trans(c_pe), s, INPUT_PRECISION)", "s"),
-    Mutant("rotated part of the query is its beginning", "for part in (x[..., :rank], x[..., rank:])", "for part in (x[..., :rank], x[..., : W - rank])"),
     Mutant("page of NaN is zero", 's = tl.where(inside[None, :], s, float("nan"))\n', "s = s\n"),
-    Mutant("hidden keys count", '& (offs_n[None, :] <= last[:, None]), s, -float("inf"))', "& (offs_n[None, :] <= last[:, None]), s, 0.0)"),
-    Mutant("a stale tail is read", "mask = offs_n < end_n", "mask = offs_n < end_n + BLOCK_N"),
-    Mutant("a token without keys is NaN", "row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)", 'row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)'),
-    Mutant("empty parts divided by zero", "acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]", "acc / row_sum[:, None]"),
-    Mutant("an empty part weighs", 'tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))', "tl.where(row_sum == 0.0, 0.0, row_max + tl.log(row_sum))"),
     Mutant("a length that isn't there", 'tl.where(possible, lse, float("nan"))', "lse + 0.0"),
-    Mutant("not rescaled", "acc * alpha[:, None]", "acc"),
     Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
     Mutant("parts of another sequence", "first = b.to(tl.int64) * count * num_splits + split", "first = b.to(tl.int64) * H * num_splits + split"),
-    Mutant("heads past the tile left out", "tiles = tl.cdiv(count, BLOCK_M)", "tiles = tl.cdiv(count, 2 * BLOCK_M)"),
-    Mutant("scale of the width of a row", "return tokens, scale", "return tokens, 1 / math.sqrt(W)"),
     Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
 ]  # fmt: skip
 
 #: Of what it shares with decode, the two that T > 1 or a wide row could bring back.
 SHARED = [
     Mutant("page times stride in 32 bits", "page.to(tl.int64)[:, None] * stride_p", "(page.to(tl.int32)[:, None] * tl.cast(stride_p, tl.int32)).to(tl.int64)", interpreted=True),
-    Mutant("slot is the key's number", "slot = offs_n % page_size", "slot = offs_n"),
 ]  # fmt: skip
 
 RANK = 12

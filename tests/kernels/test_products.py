@@ -6,7 +6,6 @@ launchers, so it is tested with launchers in plain PyTorch.
 
 import contextlib
 
-import pytest
 import torch
 
 from annotated_examples.common import activations, products
@@ -120,30 +119,3 @@ def test_only_what_is_needed_is_computed():
     a, b = randn(4, 3).requires_grad_(), randn(3, 5)
     public(products, counting)(a, b, None).sum().backward()
     assert len(calls) == 2 and b.grad is None
-
-
-# ---------------------------------------------------------------- torch.compile
-
-
-@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
-def test_opaque_launcher_in_a_compiled_model(activation):
-    """Without a graph break, forward, backward and without a gradient; the launcher itself isn't traced."""
-    traced = []
-
-    def launch(a, b, activation=None, *, save_z=False):
-        traced.append(torch.compiler.is_compiling())
-        return forward(a, b, activation, save_z=save_z)
-
-    launch.__name__ = f"launch_{activation}"
-    torch.compiler.reset()
-    multiply = public(products, products.opaque(launch))
-    compiled = torch.compile(lambda a, b: multiply(a, b, activation), fullgraph=True, backend="aot_eager")
-    a, b, upstream = randn(9, 6).requires_grad_(), randn(6, 7).requires_grad_(), randn(9, 7)
-    c, expected = compiled(a, b), activations.activation_reference(a @ b, activation)
-    torch.testing.assert_close(c, expected)
-    torch.testing.assert_close(
-        torch.autograd.grad(c, (a, b), upstream), torch.autograd.grad(expected, (a, b), upstream), rtol=1e-4, atol=1e-5
-    )
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(a, b), expected)
-    assert traced and not any(traced)
