@@ -7,7 +7,6 @@ import functools
 import pytest
 import torch
 
-from annotated_examples.common import gated
 from tests.kernels import harness
 from tests.kernels.harness import DTYPES, randn
 
@@ -23,11 +22,6 @@ def special_pairs(dtype):
     values = torch.tensor(SPECIAL, device=harness.DEVICE).to(dtype)
     gate, up = torch.meshgrid(values, values, indexing="ij")
     return gate.contiguous(), up.contiguous()
-
-
-def upon(broken, lesson, folder):
-    """The lesson, imported once more, standing upon another `common.gated`."""
-    return harness.upon(gated, broken, lesson, folder)
 
 
 def _named(ending):

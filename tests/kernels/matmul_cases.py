@@ -57,33 +57,18 @@ def right(module, function, inputs, activation=None, upstream=None):
     )
 
 
-def reads_inside(module):
+def reads_inside(module, tiles=TILES):
     """No lane that isn't masked reads outside of the tensors; only the interpreter can be asked for the addresses."""
     for K in (16, 18) if device.INTERPRET else ():  # with and without a rest
         a, b = randn(20, K), randn(K, 20)
         with addresses.loads_inside(a, b):
-            module.matmul_forward(a, b, **TILES)
-
-
-def inner_sizes_are_checked(module):
-    words = r"b must have as many rows as a has columns, 4, got shapes \(3, 4\) and \(5, 2\)"
-    with pytest.raises(ValueError, match=words):
-        module.matmul(randn(3, 4), randn(5, 2))
+            module.matmul_forward(a, b, **tiles)
 
 
 def long_sums_right(multiply, K):
     """float32 sums of K terms. Compiled, and added one after the other, they are far less accurate than PyTorch's."""
     x, y = randn(70, K), randn(K, 50)
     accuracy.check(f"K = {K}", multiply(x, y), x @ y, x.double() @ y.double())
-
-
-def check_product(module):
-    """What a mutant has to get past that neither the judge nor the printed formulas notice."""
-    try:
-        reads_inside(module)
-        inner_sizes_are_checked(module)
-    except pytest.fail.Exception as error:
-        raise AssertionError(str(error)) from error
 
 
 # ---------------------------------------------------------------- tests
@@ -109,7 +94,7 @@ class ProductTests:
         return module.matmul
 
     def test_check_passes(self, module):
-        check_product(module)
+        reads_inside(module)
 
     # ------------------------------------------------------------ values and gradients
 

@@ -4,13 +4,12 @@ Most tests come from `GatedUnitTests`.
 
 import functools
 
-import pytest
 import torch
 
 from academy import compiler
 from annotated_examples.classics import swiglu as lesson
 from annotated_examples.common import gated
-from tests.kernels import gated_units, harness
+from tests.kernels import harness
 from tests.kernels.gated_units import GatedUnitTests
 from tests.kernels.harness import Mutant, randn
 
@@ -38,9 +37,7 @@ def test_check_passes():
     check(lesson)
 
 
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(SHARED_MUTANTS))
-def test_mutant_of_the_shared_file_is_caught(mutant, tmp_path):
-    harness.assert_caught(gated, mutant, lambda broken: check(gated_units.upon(broken, lesson, tmp_path)), tmp_path)
+test_mutant_of_the_shared_file_is_caught = harness.mutant_test(gated, SHARED_MUTANTS, check, within=lesson)
 
 
 class TestSwiGLU(GatedUnitTests):
