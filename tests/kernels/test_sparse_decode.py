@@ -1,7 +1,7 @@
 """sparse_decode and to_slots: indices and slots, pages, parts of a list, addresses, errors, mutants.
 
-Of the traps that test_sparse_mla.py numbers: 6, an index for a slot, is `test_the_pages_of_a_sequence`, "the table ignored"; 1, 2,
-4 and 5 are in the lists of `inputs`; 10 is `far_rows`; 11 is "the list of another token".
+Of the traps that test_sparse_mla.py numbers: 6, an index for a slot, is `test_the_pages_of_a_sequence`; 1, 2,
+4 and 5 are in the lists of `inputs`; 10 is `far_rows`; 11 is in the formulas.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
@@ -21,30 +21,13 @@ from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 from tests.kernels.test_decode import unchecked
 
 MUTANTS = [
-    Mutant("the table ignored", "page * page_size + flat % page_size", "0 * page + flat"),
-    Mutant("slots of pages of another size", "page * page_size + flat % page_size", "page * page_size + flat % block_table.shape[1]"),
     Mutant("a page of -1 is none", "torch.where(page >= 0, page * page_size + flat % page_size, -2)", "page * page_size + flat % page_size"),
     Mutant("an index past the table is the last one", "torch.where(known, flat // page_size, pages)", "torch.where(known, flat // page_size, pages - 1)"),
-    Mutant("the list of another token", "load_list(lists_tensor, b, t, start", "load_list(lists_tensor, b, 0 * t, start"),
-    Mutant("the list of another sequence", "load_list(lists_tensor, b, t, start", "load_list(lists_tensor, 0 * b, t, start"),
-    Mutant("tokens and sequences exchanged", "b, t = token // T, token % T", "b, t = token % T, token // T"),
-    Mutant("parts overlap", "end = tl.minimum(split * share + share, K)", "end = tl.minimum(split * share + 2 * share, K)"),
-    Mutant("the end of a part is that of the list", "tl.arange(0, BLOCK_N), end)", "tl.arange(0, BLOCK_N), K + 1)"),
-    Mutant("the last part left out", "share = tl.cdiv(tl.cdiv(K, num_splits), BLOCK_N)", "share = (K // num_splits // BLOCK_N)"),
-    Mutant("a part that begins with none", "row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)", 'row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)'),
-    Mutant("an empty part is divided by zero", "acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]", "acc / row_sum[:, None]"),
-    Mutant("an empty part weighs", 'tl.where(row_sum == 0.0, -float("inf"), row_max', "tl.where(row_sum == 0.0, 0.0, row_max"),
     Mutant("a part of one key is empty", "lse = tl.where(row_sum == 0.0,", "lse = tl.where(row_sum == 1.0,"),
-    Mutant("not rescaled", "acc * alpha[:, None]", "acc"),
-    Mutant("heads past the tile left out", "tiles, split, num_splits = tl.cdiv(H, BLOCK_M)", "tiles, split, num_splits = tl.cdiv(H, 2 * BLOCK_M)"),
-    Mutant("parts of another token", "first = token.to(tl.int64) * H * num_splits", "first = b.to(tl.int64) * H * num_splits"),
 ]  # fmt: skip
 
 SHARED = [
-    Mutant("slot times stride in 32 bits", "j // page_size, j % page_size, is_key", "(j % page_size).to(tl.int32) * 0, j % page_size, is_key"),
-    Mutant("past the end of a list is the first row", "mask=offs_k < K, other=-1)", "mask=offs_k < K, other=0)"),
     Mutant("a mistake is none", 's = tl.where(is_key(j, pages), s, float("nan"))', 's = tl.where(is_key(j, pages), s, -float("inf"))'),
-    Mutant("pages for rows", "(j < tl.cast(num_pages, tl.int64) * page_size)", "(j < tl.cast(num_pages, tl.int64))"),
 ]  # fmt: skip
 
 RANK = 12
