@@ -31,8 +31,8 @@ in any of these dtypes, or None: then nothing is scaled, whatever the offset. `e
 the next number in float32, the dtype of all arithmetic, as in `nn.RMSNorm`. Results have the dtype of `x`. The sum is
 rounded to the dtype of `x` once, and what is normalised is the rounded sum. No input is ever written to, the upstream
 gradients included. A NaN in `x` makes its row NaN. An infinity becomes NaN and the rest of its row 0, as the formula
-says and PyTorch's own steps do. (Its fused kernel for GPUs may make the whole row NaN.) The sum of squares is float32, as
-PyTorch's is: a row longer than $1.8 \cdot 10^{19}$ becomes 0.
+says and PyTorch's own steps do. (Its fused kernel for GPUs may make the whole row NaN.) The sum of squares is float32,
+as PyTorch's is: a row longer than $1.8 \cdot 10^{19}$ becomes 0.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
