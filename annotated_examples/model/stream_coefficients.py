@@ -190,8 +190,8 @@ def coefficients_backward_kernel(
 
 # ## Launchers
 #
-# The columns of the product fill 16, 32, 64 or 128 lanes: 24 of 32 for four streams. Of the three products one sums over
-# channels, one over columns and one over tokens, and `tl.dot` wants 16 at least where it sums.
+# The columns of the product fill 16, 32, 64 or 128 lanes: 24 of 32 for four streams. Of the three products one sums
+# over channels, one over columns and one over tokens, and `tl.dot` wants 16 at least where it sums.
 def product_tile(n, BLOCK_M, BLOCK_K):
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K)
     return dict(
