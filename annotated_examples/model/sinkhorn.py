@@ -189,8 +189,8 @@ def sinkhorn_backward_kernel(
 # ## Launchers
 #
 # A block has about 512 entries, four for each of 128 threads: a card has room for many such programs, and each waits
-# for its own rounds only. It has them for a single matrix, too. In a smaller block other lanes would hold a row, its sum
-# would have another order, and a token alone other bits than in a batch.
+# for its own rounds only. It has them for a single matrix, too. In a smaller block other lanes would hold a row, its
+# sum would have another order, and a token alone other bits than in a batch.
 def tile(n, BLOCK_M):
     checks.power_of_two(BLOCK_M=BLOCK_M)
     N = power_of_2_up_to(MOST_STREAMS, n)
