@@ -184,7 +184,7 @@ def of_keys(launch):
 # difference of two sums, [[tag: LA-L]]. That loses digits where both are large, gives ∞ − ∞ for a gate of −∞, and in
 # the upper triangle it overflows. Here the decays *between* the two tokens are multiplied. A product is never above 1,
 # and a gate of −∞ leaves exactly nothing of what came before it. The rounding error of a sum of −26 would be an error
-# of a millionth in its exponential; each factor of the product has a twentieth of that.
+# of a millionth in its exponential; each factor of the product has a sixteenth of that.
 #
 # A lane past the end has a gate of 0, and so has a call without gates.
 @triton.jit

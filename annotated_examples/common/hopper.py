@@ -14,7 +14,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-# Triton 3.9 calls them `async_load` and `async_store`, and has removed the names of 3.6 and 3.7.
+# Triton 3.8 calls them `async_load` and `async_store`, and 3.9 has removed the names of 3.6 and 3.7.
 if hasattr(tma, "async_load"):
     tma_load, tma_store = tma.async_load, tma.async_store
 else:

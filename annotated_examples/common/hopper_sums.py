@@ -12,7 +12,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma
 
-# Triton 3.9 has a name for the addition. The compilers of 3.6 and 3.7 can do it, too, and lack only the name.
+# Triton 3.8 has a name for the addition. The compilers of 3.6 and 3.7 can do it, too, and lack only the name.
 if hasattr(tma, "async_atomic_add"):
     tma_add = tma.async_atomic_add
 else:
@@ -29,7 +29,7 @@ else:
 
 # `tma.store_wait` waits until the TMA unit has *read* a tile from shared memory, so that its buffer may be used again.
 # It doesn't say whether the tile has arrived in global memory by then. A program that wants to tell another one has to
-# wait for that as well. Gluon has no name for this wait. It is one instruction.
+# wait for that as well. It is one instruction, which Gluon has a name for from Triton 3.8 on.
 @gluon.jit
 def tma_arrived():
     lanes: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
