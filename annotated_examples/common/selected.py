@@ -97,8 +97,8 @@ def launches(lists, D, queries=None):
 
 
 def add_rows(rows, lists, dk):
-    """Adds to each row of dk, (S, D) in float64, those of `rows`, (the numbers of `lists`, D) in float32, that belong to
-    it."""
+    """Adds to each row of dk, (S, D) in float64, those that belong to it of `rows`, (the numbers of `lists`, D) in
+    float32."""
     S, D = dk.shape
     in_order, order = torch.sort(lists.flatten(), stable=True)
     if S:

@@ -224,6 +224,6 @@ print(simulated(tiles=1, PRED=False))  # → InFlight
 print(simulated(tiles=1, PRED=True))  # → nothing is wrong
 # --8<-- [end:in_flight]
 # --8<-- [start:versions]
-print(hasattr(tma, "async_load") == (triton.__version__ >= "3.9"))  # → True
+print(hasattr(tma, "async_load") == (triton.__version__ >= "3.8"))  # → True
 print(hasattr(gl, "barrier") or hasattr(gl, "thread_barrier"))  # → True
 # --8<-- [end:versions]
