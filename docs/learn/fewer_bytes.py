@@ -77,8 +77,9 @@ MODELS = {  # layers, and bytes of a token in each of them
 }
 
 # %% [markdown]
-# The numbers are those of each model's `config.json` on Hugging Face: `num_hidden_layers`, `num_key_value_heads` and
-# `head_dim`, or `kv_lora_rank`, `qk_rope_head_dim` and `index_head_dim`, with sixteen bits for what isn't the indexer's.
+# The numbers are those of each model's `config.json` on Hugging Face (of meta-llama, Qwen, deepseek-ai and zai-org):
+# `num_hidden_layers`, `num_key_value_heads` and `head_dim`, or `kv_lora_rank`, `qk_rope_head_dim` and `index_head_dim`,
+# with sixteen bits for what isn't the indexer's. What a latent and an indexer are comes below.
 #
 # **Before you run it:** which takes more memory for a token, the Llama of 7 billion parameters, or the one of 70
 # billion?
@@ -158,6 +159,8 @@ for heads in (8, 2):
 #
 # [[eq: MLA-S-absorbed]]
 #
+# With values it is the same at the other end: the mean is taken of latents, and the matrix is multiplied to that.
+#
 # **Before you run it:** both programs compute the same function in bfloat16. Is one of them exact?
 
 # %%
@@ -179,9 +182,8 @@ def decompressed(dtype):
     """Keys and values are made first."""
     c, pe, uk, uv, q, turned = (x.to(dtype) for x in (latents, k_pe, w_uk, w_uv, q_nope, q_pe))
     keys, values = (torch.einsum("bsr,hnr->bhsn", c, w) for w in (uk, uv))
-    return mla_attention_reference(q[:, :, None], turned[:, :, None], keys, pe, values, causal=False, scale=scale)[
-        :, :, 0
-    ]
+    queries = q[:, :, None], turned[:, :, None]  # one token
+    return mla_attention_reference(*queries, keys, pe, values, causal=False, scale=scale)[:, :, 0]
 
 
 cache = torch.cat([latents, k_pe], 2)
@@ -218,7 +220,7 @@ print(f"operations of a head for a token: {2 * (192 + 128)} with keys, {2 * (512
 
 # %%
 def codes_of(x):
-    """Numbers of float8 (e4m3), and the scale of each row. They are handed on as floats, which any card can multiply."""
+    """Numbers of float8 (e4m3), handed on as floats, which any card can multiply; and scales of rows."""
     scale = x.abs().amax(-1) / 448
     return (x / scale[..., None]).to(torch.float8_e4m3fn).float(), scale
 
@@ -231,7 +233,7 @@ def indexed(width):
 
 
 table = torch.zeros(1, 1, dtype=torch.int32, device=device.DEVICE)  # one page, which holds everything
-weights = torch.softmax(scale * absorbed.double() @ cache.double().mT, -1)  # of each head and key: what is imitated
+weights = torch.softmax(scale * absorbed.double() @ cache.double().mT, -1)  # of heads and keys
 
 
 def selected(scores, k):
@@ -247,7 +249,8 @@ def selected(scores, k):
 
 # %%
 any_keys = torch.rand(1, S, device=device.DEVICE)
-SCORERS = {"the best for all heads": weights.mean(1).float(), "the crude indexer's": indexed(64), "any": any_keys}
+best = weights.mean(1).float()
+SCORERS = {"the best for all heads": best, "the crude indexer's": indexed(64), "any": any_keys}
 print(f"{'keys':24}" + "".join(f"{k:14}" for k in (16, 64, 128, 256)))
 for name, scores in SCORERS.items():
     row = [selected(scores, k) for k in (16, 64, 128, 256)]
@@ -274,7 +277,7 @@ def read(tokens, k=2048):
 for tokens in (1024, 2048, 4096, 32768, 131072, 1048576):
     everything, few = read(tokens)
     print(
-        f"{tokens:7} tokens: all {everything / 1e6:7.2f} MB, selected {few / 1e6:6.2f} MB, {everything / few:.1f} times less"
+        f"{tokens:7} tokens: all {everything / 1e6:7.2f} MB, selected {few / 1e6:6.2f} MB, a factor of {everything / few:.1f}"
     )
 print("the first length that gains:", next(tokens for tokens in range(10**4) if read(tokens)[1] < read(tokens)[0]))
 
@@ -338,7 +341,7 @@ print(f"{'error':18}{'normal keys':>14}{'four large channels':>22}")
 offs = {"bfloat16": []} | {name: [] for name in FORMATS}
 for factor in (torch.ones_like(large), large):
     k = (torch.randn(1, S, KV, D, device=device.DEVICE) * factor).to(DTYPE)
-    q = (2 * torch.randn(1, 8, D, device=device.DEVICE) / factor).to(DTYPE)  # so that scores are as large as before
+    q = (2 * torch.randn(1, 8, D, device=device.DEVICE) / factor).to(DTYPE)  # scores as large as before
     exact = decode_attention_reference(q.double(), k.double(), v.double(), lengths)
     offs["bfloat16"].append(error(decode_attention(q, k, v, lengths), exact))
     for name, how in FORMATS.items():
@@ -408,7 +411,7 @@ for name, (kept, fetched, operations) in of_a_token(tokens, heads, key_heads, se
 # | any | the texts are few and short. One text of 1000 tokens is 0.3 GB beside 141 GB of weights |
 # | any | a prompt is read. There are many queries for each key, so operations decide, and not bytes |
 # | fewer heads | the model exists already: it would have to be trained again |
-# | a latent | there are few heads anyway: it is as large as 1.8 heads of keys and values. Or each of several cards has some of the heads: heads can be divided among them, and a latent, which all heads need, is on every card |
+# | a latent | there are few heads anyway: it is as large as two heads or so of keys and values. Or each of several cards has some of the heads: heads can be divided among them, and a latent, which all heads need, is on every card |
 # | selected keys | a text is hardly longer than what is selected: below 2341 tokens more is read than without. Or room is what is missing, not time. Or nobody has trained an indexer |
 # | four bits | a few channels are far larger, and there is one step for a token. A rotation doesn't help where all channels have a common mean: it makes an outlier of that |
 # | four bits | operations are what is missing: codes have to be turned into numbers, and at a copy's speed about four operations are left for each |

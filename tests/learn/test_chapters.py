@@ -207,7 +207,7 @@ EXPECTED = {
         "64 texts of   8192 tokens: cache   171.8 GB,  55% of the bytes",
         "2 heads in the cache: 131072 bytes, 4 operations a byte",
         "bytes of a token: 81920 with 128 heads, 1152 with a latent",
-        " 131072 tokens: all  150.99 MB, selected  21.23 MB, 7.1 times less",
+        " 131072 tokens: all  150.99 MB, selected  21.23 MB, a factor of 7.1",
         "the first length that gains: 2341",
         "8 heads,  4 bits                    73.7            1208.0                 28",
         "latents, selected                   82.1             169.9                115",
