@@ -121,12 +121,10 @@ class Catcher:
         found = dict(shared=compiled.metadata.shared, num_warps=compiled.metadata.num_warps, hash=compiled.hash)
         found["signature"] = {name: str(kind) for name, kind in compiled.src.signature.items()}
         found["overtaken"] = overtaken(compiled.asm["ttgir"])
-        used: dict[str, int] = {}
-        text = ""
-        if self.detail or "wgmma" in compiled.asm["ptx"]:
-            used, text = machine_code.sass(compiled.asm["cubin"])
-        if self.detail:
-            found |= used | dict(sass=machine_code.sass_counts(text), ptx=machine_code.ptx_counts(compiled.asm["ptx"]))
+        if not self.detail:
+            return found | dict(lost=machine_code.lost(compiled.asm["cubin"]) if "wgmma" in compiled.asm["ptx"] else [])
+        used, text = machine_code.sass(compiled.asm["cubin"])
+        found |= used | dict(sass=machine_code.sass_counts(text), ptx=machine_code.ptx_counts(compiled.asm["ptx"]))
         return found | dict(lost=machine_code.never_written(text))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import tempfile
 from collections import Counter
 from pathlib import Path
+
+from academy.files import cache, dependencies
 
 _OPCODE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9_]*)((?:\.[A-Za-z0-9_:]+)*)", re.M)
 _PTX = re.compile(r"^\s*(?:@!?%p\d+\s+)?([a-z][a-z0-9_]*)((?:[.:]+[a-zA-Z0-9_]+)+)", re.M)
@@ -105,6 +108,13 @@ def never_written(text: str) -> list[str]:
         found += [f"UR{register} in {opcode} {operands}" for register in sorted(read - written)]
         written |= target | read
     return found
+
+
+def lost(cubin: bytes) -> list[str]:
+    """`never_written` of a compiled kernel, kept: to take one apart costs more than to look up a kernel that Triton has
+    compiled before."""
+    key = [hashlib.sha256(cubin).hexdigest(), dependencies.made_by("academy.compiler.machine_code")]
+    return cache.kept("lost instructions", key, lambda: never_written(sass(cubin)[1]), keep=lambda found: True)
 
 
 def _uniform(opcode: str, operands: list[str]) -> tuple[set[int], set[int]]:

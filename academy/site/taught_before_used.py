@@ -10,12 +10,13 @@ no name of its own.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from academy.book import comments, exercise_files, layout, syntax
 
@@ -192,15 +193,13 @@ class Reader:
 
     def python(self, text: str, file: str, first: int = 1) -> None:
         """Code with its comments, docstrings and notebook cells, in the order of the lines."""
-        events: list[tuple[int, int, Callable[[], None]]] = []
-        for line, prose in noted(text):
-            events.append((line, 0, partial(self.markdown, prose, file, first + line - 1)))
-        for line, what in uses(text):
-            events.append((line, 1, partial(self.use, Use(what, file, first + line - 1))))
-        for line, helper in shared_functions(text):
-            events.append((line, 2, partial(self.helper, *helper)))
-        for _, _, happens in sorted(events, key=lambda event: event[:2]):
-            happens()
+        for line, kind, what in events(text):
+            if kind == PROSE:
+                self.markdown(what, file, first + line - 1)
+            elif kind == USE:
+                self.use(Use(what, file, first + line - 1))
+            else:
+                self.helper(*what)
 
     def helper(self, file: str, name: str) -> None:
         """A shared function, which the page of a lesson shows where it is called: its comment and its code."""
@@ -239,6 +238,18 @@ def explained(what: str, said: str) -> bool:
     aside = r"(?: \([^)]*\)|,? and ⟨[^⟩]+⟩|, ⟨[^⟩]+⟩)*"
     together = rf"(?:⟨[^⟩]+⟩,? and {mark}|{mark},? and ⟨[^⟩]+⟩) [a-z]+\b"
     return re.search(rf"{mark}{aside} (?:\w+ )?{VERB}|{together}", said) is not None
+
+
+PROSE, USE, HELPER = range(3)
+
+
+@functools.cache  # the path is read for its order, for the index of the language, and for each page that quotes it
+def events(text: str) -> tuple[tuple[int, int, Any], ...]:
+    """(line, kind, what) of each note, use and call of a shared function in a text, in the order of the lines."""
+    found: list[tuple[int, int, Any]] = [(line, PROSE, prose) for line, prose in noted(text)]
+    found += [(line, USE, what) for line, what in uses(text)]
+    found += [(line, HELPER, helper) for line, helper in shared_functions(text)]
+    return tuple(sorted(found, key=lambda event: event[:2]))
 
 
 def noted(text: str) -> Iterator[tuple[int, str]]:

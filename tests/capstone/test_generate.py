@@ -281,7 +281,7 @@ def test_what_cannot_be_written_is_refused(changes, given, message):
         generate.generate(model, given["prompts"], wanted, given["seeds"], given["along"])
 
 
-@pytest.mark.parametrize("kind", [["--mixer", "latent"], ["--bits", "4"]])
+@pytest.mark.parametrize("kind", [pytest.param(["--mixer", "latent"], marks=pytest.mark.nightly), ["--bits", "4"]])
 def test_the_script(kind, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["generate.py", "--steps", "1", "--tokens", "3", *kind, "--page-size", "4"])
     assert generate.main() == 0

@@ -22,7 +22,7 @@ from triton.runtime._allocation import NullAllocator, _allocator
 
 from academy.compiler.cards import card
 from academy.compiler.catching import _standard_error
-from academy.compiler.errors import HEAD, entries
+from academy.compiler.errors import HEAD, entries  # of "academy/compiler/errors.toml"
 from academy.compiler.stand_in import on_card
 
 

@@ -42,7 +42,7 @@ def names(entry):
 
 @cache
 def printed():
-    return python.told(Path(__file__).with_name("printed_errors.py"))
+    return python.told(Path(__file__).with_name("printed_errors.py"), kept=True)
 
 
 @needs_compiler

@@ -63,9 +63,8 @@ def test_every_exhibit_can_be_traced():
     assert [path.stem for path, recording in recordings.items() if recording.launches] == EXHIBITS
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "unwritten_output" else pytest.param(name, marks=pytest.mark.nightly) for name in TRACED]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", TRACED)
 def test_the_recorder_names_the_line(name):
     path = f"docs/guides/museum/{name}.py"
     done = python.run(["-m", "academy.cli", "trace", "--no-compile", path], ROOT, timeout=120)
@@ -73,7 +72,7 @@ def test_the_recorder_names_the_line(name):
     assert re.search(TRACED[name], done.stdout + done.stderr), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize("barrier", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_lock_is_a_race_only_without_its_barrier(barrier, tmp_path):
     """What the guide quotes of the detector, line numbers and all."""
     text = (ROOT / "docs/guides/races/lock.py").read_text("utf-8")

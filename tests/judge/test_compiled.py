@@ -64,10 +64,8 @@ def judged(tmp_path, monkeypatch, edit=("", ""), result="x * 2", helper=HELPER):
 
 
 @pytest.mark.parametrize(("edit", "code", "message"), [
-    (("    y = scaled(x)", "    if row > 1:\n        y = x * 2\n    else:\n        y = x.to(tl.float32) * 2"),
-     "if row > 1", "float16"),
     (("    y = scaled(x)", "    y = 0\n    for _ in range(2):\n        y = y + x"), "for _ in", "Loop-carried"),
-], ids=["two dtypes in two branches", "two dtypes in a loop"])  # fmt: skip
+], ids=["two dtypes in a loop"])  # fmt: skip
 def test_what_does_not_compile_is_named(tmp_path, monkeypatch, edit, code, message):
     outcomes, lines = judged(tmp_path, monkeypatch, edit)
     wrong = [each for each in outcomes if each.bad]
@@ -76,11 +74,7 @@ def test_what_does_not_compile_is_named(tmp_path, monkeypatch, edit, code, messa
     assert message in f"{wrong[0].trial} {wrong[0].message}"
 
 
-def test_a_helper_beside_the_file_is_compiled_too(tmp_path, monkeypatch):
-    assert {each.state for each in judged(tmp_path, monkeypatch)[0]} == {"right"}
-
-
-def test_a_kernel_of_a_helper_is_compiled_though_the_file_has_one_of_its_name(tmp_path, monkeypatch):
+def test_a_kernel_of_a_helper_beside_the_file_is_compiled_though_the_file_has_one_of_its_name(tmp_path, monkeypatch):
     broken = OWN.replace("    x = tl", "    tl.nothing()\n    x = tl")
     launched = (
         KERNEL.replace(OWN, broken)

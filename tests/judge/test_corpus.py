@@ -7,7 +7,8 @@
 - `expected`: `faulty` and `right`; `missed` is faulty and not found yet, `blamed` is right and refused as yet.
 - `line`: of a faulty file what the verdict must name: a number is a line of the file, anything else a text. If it is
   empty, any line or element will do.
-- `card`: why it is left out where kernels are compiled for a GPU; `nightly`: why it isn't tried in `make test`.
+- `card`: why it is left out where kernels are compiled for a GPU; `nightly`: why it isn't tried in `make test`,
+  which takes each second of the others.
 """
 
 import difflib
@@ -44,6 +45,8 @@ ROWS = corpus.rows()
 
 def case(row: corpus.Row):
     marks = [pytest.mark.nightly, pytest.mark.timeout(3600)] if row.nightly else []  # every trial, and mutants
+    if ROWS.index(row) % 2:
+        marks.append(pytest.mark.nightly)
     if not device.INTERPRET and row.card:
         marks.append(pytest.mark.skip(reason=row.card))
     if not BLOCK_POINTERS and "make_block_ptr" in row.path.read_text("utf-8"):

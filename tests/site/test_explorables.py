@@ -116,9 +116,10 @@ def test_a_product_is_written_with_its_sign(run):
         assert not [found for text in shown for found in re.findall(r".{9}[\d)] x [\d(e].{9}", text)], key
 
 
-def test_their_texts_can_be_read_at_the_ends_too(browser, address, run):
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.site_check)])
+def test_their_texts_can_be_read_at_the_ends_too(browser, address, run, step):
     browser.open(urljoin(address, "guides/numerics/"), width=390)
-    for key in keys():
+    for key in keys()[::step]:
         for place, found in states(pictures.found(ROOT, key), run):
             html = json.dumps(
                 f'<figure class="drawn explore"><div class="panels">{"".join(found["panels"])}</div></figure>'
@@ -518,7 +519,7 @@ def test_little_s_bar_is_green_only_where_memory_never_pauses(run, scripts):
     facts = scripts("hardware").latency().facts
     kinds = set()
     for warps, loads, size, latency, work in itertools.product(
-        (1, 3, 5, 6, 8, 12, 40, 64), (1, 2, 8), (4, 16), (300, 500, 900), (0, 50, 400)
+        (1, 5, 6, 12, 64), (1, 8), (4, 16), (300, 900), (0, 400)
     ):
         values = dict(warps=warps, loads=loads, size=size, latency=latency, work=work, time=2000)
         shown = run("latency", facts, **values)

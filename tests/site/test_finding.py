@@ -135,21 +135,21 @@ def search(browser, address):
     return found
 
 
-@pytest.mark.parametrize("words", SEARCHES)
+@pytest.mark.parametrize(
+    "words", [pytest.param(each, marks=[pytest.mark.site_check] * (n % 3 > 0)) for n, each in enumerate(SEARCHES)]
+)
 def test_a_search_leads_to_the_explanation(search, words):
     found = [link.partition("#")[0] for link in search(words)[:3]]
     assert set(found) & set(SEARCHES[words]), found
 
 
-def test_a_search_finds_sixty_answers():
-    assert len(SEARCHES) >= 60
-
-
-@pytest.mark.parametrize("numbers", [True, pytest.param(False, marks=pytest.mark.site_check)])
-def test_a_message_is_found_when_it_is_pasted(search, numbers):
+@pytest.mark.parametrize(
+    "step, numbers", [(4, True), *(pytest.param(1, each, marks=pytest.mark.site_check) for each in (True, False))]
+)
+def test_a_message_is_found_when_it_is_pasted(search, step, numbers):
     """With its names; with and without its numbers."""
     missed = []
-    for entry in errors.entries():
+    for entry in errors.entries()[::step]:
         pasted = entry.says if numbers else re.sub(r"\d+", "", entry.says)
         first, *_ = search(pasted)
         if first != f"{ERRORS}#{error_page.anchor(entry)}":

@@ -43,8 +43,9 @@ def test_every_page_is_described_in_its_own_words(site):
     assert len(set(described.values())) == len(described)
     for page, words in described.items():
         assert 50 <= len(words) <= 300 and not re.search(r"[*`$\\]|\[\[", words), (page, words)
-    titles = [re.search(r"<title>(.*?)</title>", text(site, page))[1] for page in pages(site)]
-    assert len(set(titles)) == len(titles)
+    sources = [text(site, page) for page in pages(site)]
+    assert len({re.search(r"<title>(.{5,}?)</title>", source)[1] for source in sources}) == len(sources)
+    assert all(len(re.findall(r"<h1\b", source)) == 1 for source in sources)
 
 
 def test_every_page_has_what_a_shared_link_shows(site):

@@ -1,11 +1,9 @@
 """The chapters as pages: executed, set like every other page, light, and there as notebooks that run elsewhere."""
 
-import gzip
 import html
 import json
 import re
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
 
 import pytest
 from mkdocs.config import load_config
@@ -39,32 +37,6 @@ def test_a_chapter_was_executed_and_set_like_any_page(site, chapter):
     assert "data-figure=" not in page, "a drawing that did not find its place"
     assert "{{" not in words and "jp-Notebook" not in page and "mathjax" not in page.lower()
     assert f"/edit/main/docs/learn/{chapter}.py" in page
-
-
-@pytest.mark.site_check
-@pytest.mark.usefixtures("executed")
-def test_the_picture_of_l2_reuse_is_on_its_page(site):
-    page = text(site, "l2_reuse")
-    assert "9 + 81 = 90 tiles loaded" in page and "27 + 27 = 54 tiles loaded" in page
-
-
-@pytest.mark.site_check
-@pytest.mark.usefixtures("executed")
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_asks_no_other_host_and_is_light(site, browser, address, chapter):
-    browser.call("Network.setCacheDisabled", cacheDisabled=True)
-    browser.requests.clear()
-    browser.open(urljoin(address, f"learn/{chapter}/"))
-    requests = {url.partition("#")[0] for url in browser.requests if not url.startswith("data:")}
-    browser.call("Network.setCacheDisabled", cacheDisabled=False)
-    assert all(url.startswith(address) for url in requests), requests
-    files = [site / urlsplit(url).path.lstrip("/") for url in requests if not url.endswith("/search_index.json")]
-    sizes = {path: len(gzip.compress(read(path))) for path in files}
-    assert sum(sizes.values()) < LIMIT, sorted(sizes.items(), key=lambda item: -item[1])[:5]
-
-
-def read(path):
-    return (path / "index.html" if path.is_dir() else path).read_bytes()
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

@@ -11,7 +11,7 @@ from mkdocs.config import load_config
 
 from academy.book import comments
 from academy.book.learning_path import LearningPath, kind
-from academy.site import chapters, highlighting
+from academy.site import chapters
 from academy.site.glossary import ON_A_PAGE, Glossary
 from academy.site.library import Library
 from academy.site.page_facts import title
@@ -230,16 +230,6 @@ def test_code_has_an_element_only_where_it_has_a_colour_or_a_mark(site, page):
     source = at(site, page)
     assert not re.search(r'<span class="(?:n|w)">', source)
     assert not re.search(r'<span class="[op]">[^<]*</span> *<span class="[op]">', source)
-
-
-def test_lean_code_says_the_same():
-    text = "x_ptr = tl.load(a[0] + (b - c), mask=m)  # why\n@f\ndef g(): return a<b\n"
-    lines = highlighting.highlighted(text)
-    lean = [highlighting.lean(line) for line in lines]
-    assert html.unescape(re.sub(r"<[^>]+>", "", "\n".join(lean))) == text
-    assert lean[0].startswith('x_ptr <span class="o">=</span> tl<span class="o">.</span><span class="nb">load</span>')
-    assert 'b <span class="o">-</span> c<span class="p">),</span> mask' in lean[0]
-    assert highlighting.lean('<span class="n" data-v="x">x</span>') == '<span class="n" data-v="x">x</span>'
 
 
 @pytest.mark.parametrize(

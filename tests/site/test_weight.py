@@ -102,6 +102,7 @@ def test_what_is_out_of_sight_is_not_laid_out_when_a_page_loads(browser, address
     browser.wait(wide)
 
 
+@pytest.mark.site_check
 def test_copy_buttons_come_with_their_code(browser, address):
     """Made for all code at once, they would lay out a page again before a phone could answer."""
     for page, code in (
@@ -134,7 +135,9 @@ def test_code_that_scrolls_keeps_the_focus_on_a_phone(browser, address):
     browser.forget()
 
 
-@pytest.mark.parametrize("page", ["kernels/classics/layernorm/", "derivations/softmax/"])
+@pytest.mark.parametrize(
+    "page", ["kernels/classics/layernorm/", pytest.param("derivations/softmax/", marks=pytest.mark.site_check)]
+)
 def test_fonts_of_the_first_screen_are_asked_for_by_the_page(browser, address, page):
     """One that comes later than the text has all of the page laid out again."""
     browser.forget()
