@@ -286,12 +286,13 @@ def check_fewer_bytes(names, printed):
 CHECKS = {"reward": check_reward, "fewer_bytes": check_fewer_bytes}
 
 
-#: Half a minute of commands, each in a process of its own; the tests of each command say what it prints.
-LONG = "your_own_kernel"
+#: At night: half a minute of commands, each in a process of its own, of which the tests of each command say what it
+#: prints; and ten seconds of training by rewards.
+LONG = {"your_own_kernel", "reward"}
 
 
 @pytest.mark.parametrize(
-    "chapter", [pytest.param(name, marks=[pytest.mark.nightly] * (name == LONG)) for name in CHAPTERS]
+    "chapter", [pytest.param(name, marks=[pytest.mark.nightly] * (name in LONG)) for name in CHAPTERS]
 )
 def test_a_chapter_runs_and_shows_what_its_text_says(chapter):
     printed = run(chapter)[1]
@@ -401,7 +402,7 @@ def test_a_high_price_leaves_the_model_where_it_was():
 
 @pytest.mark.nightly
 def test_rows_have_length_one_between_the_limits_that_the_chapter_names():
-    names, _ = run(LONG)
+    names, _ = run("your_own_kernel")
     for scale, length in ((1e15, 1.0), (1.8e18, 1.0), (1.9e18, 0.0), (1e-8, 0.1)):
         rows = names["l2_normalise"](scale * torch.ones(3, 100, device=device.DEVICE)).double().norm(dim=1)
         assert all(abs(rows - length) < 0.01), (scale, rows)

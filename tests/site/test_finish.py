@@ -94,27 +94,23 @@ def test_every_page_is_edited_where_its_text_comes_from(site):
 
 # Markdown
 
-
-def test_every_page_names_its_markdown(site):
-    for page in pages(site):
-        assert '<link rel="alternate " type="text/markdown" href="index.md">' in text(site, page), page
-        assert re.search(r"^# \S", copy_of(site, page), re.M), page
+#: What only a source should have: a list of attributes, a directive or a marker of a snippet that nothing has read.
+UNREAD = re.compile(r"\{:? ?[#.][\w-]+ ?\}|\[\[[a-z]+(?:: [^\]]*)?\]\]|--8&lt;--|--8<--")
+FORMULA = re.compile(r"\$\$.*?\$\$|\$[^$\n]*\$", re.S)
 
 
-def test_no_space_stands_before_a_comma(site):
-    """As in `5.13 ,`, where a number came from somewhere else than the text round it."""
-    formula = re.compile(r"\$\$.*?\$\$|\$[^$\n]*\$", re.S)
+def test_every_page_names_its_markdown_and_neither_shows_what_only_a_source_should_have(site):
+    """Nor does a space stand before a comma, as in `5.13 ,`, where a number came from elsewhere than the text."""
     found = {}
     for page in pages(site):
-        words = formula.sub("x", CODE_SPAN.sub("x", FENCED.sub("", copy_of(site, page))))
-        found[page] = re.findall(r".{0,40}\w [,.;](?=\s)", words)
-    assert len(found) > 300 and {page: texts for page, texts in found.items() if texts} == {}
-
-
-def test_the_markdown_stands_for_itself(site):
-    for page in pages(site):
-        words = prose(copy_of(site, page))
-        assert not (left := UNFINISHED.search(words)), (page, words[left.start() - 50 : left.end() + 50])
+        source, copy = text(site, page), copy_of(site, page)
+        assert '<link rel="alternate " type="text/markdown" href="index.md">' in source, page
+        assert re.search(r"^# \S", copy, re.M), page
+        words = FORMULA.sub("x", CODE_SPAN.sub("x", FENCED.sub("", copy)))
+        shown = re.sub(r"<(pre|code|script|style|svg)\b.*?</\1>", "", source, flags=re.S)
+        marks = [UNFINISHED.search(prose(copy)), UNREAD.search(shown), re.search(r".{0,40}\w [,.;](?=\s)", words)]
+        found[page] = [mark[0] for mark in marks if mark]
+    assert len(found) > 300 and {page: marks for page, marks in found.items() if marks} == {}
 
 
 def test_every_link_inside_the_site_resolves(site):
@@ -194,18 +190,6 @@ def test_llms_txt_lists_every_page_once(site):
     found = re.findall(r"^- \[[^\]]+\]\((\S+)\): \S", listed, re.M)
     assert sorted(found) == sorted(f"{config.site_url}{page}index.md" for page in pages(site))
     assert f"begin with {config.site_url}{markdown_copies.TO_WRITE}index.md" in listed
-
-
-def test_no_page_shows_what_only_its_source_should_have(site):
-    """A list of attributes, a directive or a marker of a snippet that nothing has read."""
-    shown = {}
-    for page in pages(site):
-        html = re.sub(
-            r"<(pre|code|script|style|svg)\b.*?</\1>", "", (site / page / "index.html").read_text(), flags=re.S
-        )
-        if found := re.search(r"\{:? ?[#.][\w-]+ ?\}|\[\[[a-z]+(?:: [^\]]*)?\]\]|--8&lt;--|--8<--", html):
-            shown[page] = found[0]
-    assert shown == {}
 
 
 EXTENSIONS = ["admonition", "tables", "pymdownx.details", "pymdownx.superfences", "pymdownx.tabbed"]
