@@ -7,8 +7,8 @@
 - `expected`: `faulty` and `right`; `missed` is faulty and not found yet, `blamed` is right and refused as yet.
 - `line`: of a faulty file what the verdict must name: a number is a line of the file, anything else a text. If it is
   empty, any line or element will do.
-- `card`: why it is left out where kernels are compiled for a GPU; `nightly`: why it isn't tried in `make test`,
-  which takes each second of the others.
+- `card`: why it is left out where kernels are compiled for a GPU; `nightly`: why it isn't tried in `make test`, which
+  takes the first row of each tool and every second of the others.
 """
 
 import difflib
@@ -41,11 +41,13 @@ def names_it(row: corpus.Row, said: str) -> bool:
 #: Triton 3.9 has none any more.
 BLOCK_POINTERS = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
 ROWS = corpus.rows()
+#: The first row of each command with its options: `make test` tries all of these.
+FIRST = {row.tool: row for row in reversed(ROWS) if not row.nightly}
 
 
 def case(row: corpus.Row):
     marks = [pytest.mark.nightly, pytest.mark.timeout(3600)] if row.nightly else []  # every trial, and mutants
-    if ROWS.index(row) % 2:
+    if ROWS.index(row) % 2 and row is not FIRST.get(row.tool):
         marks.append(pytest.mark.nightly)
     if not device.INTERPRET and row.card:
         marks.append(pytest.mark.skip(reason=row.card))
