@@ -1,4 +1,4 @@
-"""What only a card can show: a call under Triton's sanitizers (from 3.9 on) or NVIDIA's compute-sanitizer.
+"""What only a card can show: a call under Triton's sanitizers (used from 3.9 on) or NVIDIA's compute-sanitizer.
 
 Each runs in a process of its own, `academy.judge.sanitized`, because an assertion ends a CUDA context. This module
 starts it, ends it where it takes too long, and reads what it printed:
@@ -53,7 +53,7 @@ def missing(names: list[str]) -> dict[str, str]:
     version = tuple(int(part) for part in re.findall(r"\d+", triton.__version__)[:2])
     for name in asked:
         if name in OF_TRITON and version < (3, 9):
-            found[name] = f"Triton has it from 3.9 on, and this is {triton.__version__}"
+            found[name] = f"Triton's is used from 3.9 on, and this is {triton.__version__}"
         elif name in OF_NVIDIA and (why := _refused()):
             found[name] = why
     return found

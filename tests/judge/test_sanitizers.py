@@ -167,7 +167,8 @@ def test_with_a_card_versions_and_tools_are_asked_for(monkeypatch):
     monkeypatch.setattr(sanitizers.triton, "__version__", "3.7.1")
     said = sanitizers.in_words(sanitizers.missing(["gsan", "memcheck"]))
     assert said == (
-        "not tried: gsan (Triton has it from 3.9 on, and this is 3.7.1); memcheck (compute-sanitizer is not installed)"
+        "not tried: gsan (Triton's is used from 3.9 on, and this is 3.7.1); "
+        "memcheck (compute-sanitizer is not installed)"
     )
     monkeypatch.setattr(sanitizers.triton, "__version__", "3.10.0")
     assert list(sanitizers.missing(list(ON_A_CARD))) == list(ON_A_CARD[3:])
