@@ -65,7 +65,8 @@ def update_block(p_ptr, g_ptr, m_ptr, v_ptr, offs, mask, kept, rate, root, new1,
 # ## The kernel
 #
 # `tl.multiple_of` is a promise to the compiler, and nobody checks it. With `ALIGNED` the host has looked at all
-# addresses. That a chunk begins at a multiple of its length is so by construction.
+# addresses. It is made of a pointer, in bytes: of the integer in the table the compiler would forget it. That a chunk
+# begins at a multiple of its length is so by construction.
 @triton.jit
 def adamw_kernel(
     table_ptr,  # (5, tensors) int64: addresses of p, m, v and the step; lengths
@@ -89,11 +90,11 @@ def adamw_kernel(
     first = tl.multiple_of(tl.load(chunks_ptr + 2 * pid + 1), CHUNK)
     p_ptr, g_ptr = tl.load(table_ptr + which), tl.load(grads_ptr + which)
     m_ptr, v_ptr = tl.load(table_ptr + tensors + which), tl.load(table_ptr + 2 * tensors + which)
+    p_ptr, g_ptr = p_ptr.to(tl.pointer_type(DTYPE)), g_ptr.to(tl.pointer_type(DTYPE))
+    m_ptr, v_ptr = m_ptr.to(tl.pointer_type(tl.float32)), v_ptr.to(tl.pointer_type(tl.float32))
     if ALIGNED:
         p_ptr, g_ptr = tl.multiple_of(p_ptr, 16), tl.multiple_of(g_ptr, 16)
         m_ptr, v_ptr = tl.multiple_of(m_ptr, 16), tl.multiple_of(v_ptr, 16)
-    p_ptr, g_ptr = p_ptr.to(tl.pointer_type(DTYPE)), g_ptr.to(tl.pointer_type(DTYPE))
-    m_ptr, v_ptr = m_ptr.to(tl.pointer_type(tl.float32)), v_ptr.to(tl.pointer_type(tl.float32))
     step_ptr = tl.load(table_ptr + 3 * tensors + which).to(tl.pointer_type(tl.float32))
     end = tl.minimum(first + CHUNK, tl.load(table_ptr + 4 * tensors + which))
     if LR_IN_MEMORY:
@@ -116,10 +117,10 @@ def adamw_kernel(
 
 # ## The launchers
 #
-# In float32 a thread has four numbers, which are 16 bytes.
+# In float32 a thread has four numbers, which are 16 bytes, in bfloat16 eight.
 def tiles(dtype):
     """(CHUNK, BLOCK, num_warps)"""
-    return (8192, 1024, 8) if dtype is torch.float32 else (8192, 2048, 4)
+    return (8192, 1024, 8) if dtype is torch.float32 else (8192, 2048, 8)
 
 
 def launch_step(table, grads, chunks, aligned, dtype, lr, options, CHUNK, BLOCK, num_warps):

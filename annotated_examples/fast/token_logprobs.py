@@ -8,10 +8,7 @@ bytes, and waits less for anything else.
 two backward. What stands between the lesson and the speed of a copy are instructions and waiting. In each block, all
 threads of the lesson's program wait for each other three times, for the maximum and two sums; backward, each
 probability is a quotient. Here each thread has sums of its own, and backward a row's numbers are folded into two, so
-that nothing is divided for an entry. The yardstick is a copy, which an H200 moves at [[bench: device/copy]]. At
-8192 x 151936 forward takes [[bench: token_logprobs/8192x151936/forward/ms]], which is
-[[bench: token_logprobs/8192x151936/forward/share]] of a copy of what it reads; with backward it is
-[[bench: token_logprobs/8192x151936/forward+backward/share]].
+that nothing is divided for an entry. This page has no times yet.
 
 **Contract.** That of the lesson.
 """

@@ -66,7 +66,7 @@ def adamw_reference(
 # So two things are done. The host passes $1 - \beta$, which it has computed in float64, and the kernel takes that from
 # a 1 in float64. And the power is computed in float64, by squaring: `n` in binary says which squares are factors. Step
 # 1,000 takes ten rounds. All threads of a program compute the same two powers, with two multiplications a round for
-# each. That is little beside the 28 KB that the program moves, even on a card with few float64 units.
+# each. That is little beside the 229 KB that a program moves for a whole chunk, even on a card with few float64 units.
 @triton.jit
 def one_minus_power(new, n):
     beta = 1.0 - tl.cast(new, tl.float64)
