@@ -288,6 +288,7 @@ MUTANTS = [
     (zeros_and_extremes, Mutant("a tensor of zeros", "scale = tl.where(bits == 0, 1.0, scale)", "scale = scale")),
     (layouts_of_codes, Mutant("stride of a scale", "offs_g[None, :] * stride_sk", "offs_g[None, :]")),
     (layouts_of_codes, Mutant("stride of a code", "offs_q[None, :] * stride_qk", "offs_q[None, :]")),
+    (stochastic, Mutant("random bits of the tile", "index = offs_m[:, None] * K + offs_k[None, :]", "index = tl.arange(0, BLOCK_M)[:, None] * K + offs_k[None, :]")),
 ]  # fmt: skip
 HELPERS = [
     (edges_of_scales, Mutant("rounded up at the largest mantissa", "& 0x7FFFFF) > LARGEST", "& 0x7FFFFF) >= LARGEST")),

@@ -143,6 +143,13 @@ def out_of_range_is_nan(module):
     assert not logits.grad[[0, 4]].isnan().any()
 
 
+def no_valid_label(module):
+    logits = harness.leaf(randn(4, 21))
+    loss = module.vocab_parallel_cross_entropy(logits, torch.full((4,), -100, device=DEVICE), **OPTIONS["smoothing"])
+    loss.backward()
+    assert loss.item() == 0 and bool((logits.grad == 0).all()), "no valid label: loss and gradients must be 0"
+
+
 def divided_by_the_number_of_all(module):
     """With other rows on other ranks, the mean divides by the labels of all: `n_items`."""
     logits, labels = randn(8, 21), random_labels(8)
@@ -162,6 +169,7 @@ CHECKS = [
     nothing_but_minus_infinity,
     padded,
     out_of_range_is_nan,
+    no_valid_label,
     divided_by_the_number_of_all,
 ]
 test_check = harness.check_test(lesson, CHECKS)
@@ -175,6 +183,7 @@ MUTANTS = [
     (out_of_range_is_nan, Mutant("a label that no rank has goes unnoticed", 'loss = tl.where((label >= 0) & (label < vocab), loss, float("nan"))', "pass")),
     (labels_on_the_edges, Mutant("ignored row has a loss", "loss = tl.where(label == ignore_index, 0.0, loss)", "pass")),
     (labels_on_the_edges, Mutant("ignored row has a gradient", " & (label != ignore_index)", "")),
+    (no_valid_label, Mutant("mean over no label", "(count.clamp(min=1) if n_items is None else count)", "count")),
 ]  # fmt: skip
 test_mutant = mutant_test(lesson, MUTANTS)
 
