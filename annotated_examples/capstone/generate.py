@@ -52,7 +52,7 @@ token's logits in the prefill and those of the same token, decoded, differ by ro
 **With few bits it is another text.** A prompt is attended to with its keys and values as they are, and written as codes
 meanwhile. From the first token that is decoded on, everything is read from codes. One token that differs changes all
 that follow, so differences are counted along a text that is given, the one that the cache without codes has led to: at
-how many of its places would the same token have been drawn? The script says it, and so does the table above.
+how many of its places would the same token have been drawn? The script says it, and so does what is measured above.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
