@@ -24,6 +24,8 @@ AROUND = 16
 LANES = (1e30, -1e30)
 #: Arguments with at most so many numbers are shown in messages.
 _SHOWN = 12
+#: Functions that make a common mistake, each with what to say about it.
+Mistakes = dict[Callable, str] | None
 
 
 class Failed(Exception):
@@ -119,7 +121,7 @@ class Questions:
 
     def compare(
         self, case: str, function: str, want: Callable, *arguments: Any,
-        name: str = "out", exact: bool = False, note: str = "", kernel: bool = True,
+        name: str = "out", exact: bool = False, note: str = "", mistakes: Mistakes = None, kernel: bool = True,
         host: Collection[str] = (), spare: Collection[str] = (),
     ) -> watch.Run:  # fmt: skip
         """Call the reader's function and compare each result with `want`, which gets the same arguments.
@@ -131,13 +133,15 @@ class Questions:
         Args:
             name: what messages call the result; several are separated by ", ".
             note: a helpful sentence, added if a value is wrong.
+            mistakes: common ones, as functions of the same arguments: what is said, in the place of `note`, of a result
+                that is one's.
             kernel: whether a kernel has to be launched, and has to do the work itself.
             host: work that PyTorch may do nevertheless: "copies" of arguments, "loads" (what a kernel loads), "result".
             spare: what the question leaves open of `academy.exercises.classes`: "a NaN", "a NaN in y", "* in y", or
                 "*", all of them in this case. At the end `finish` compares with each of the others.
         """
         options: dict[str, Any] = dict(want=want, name=name, exact=exact, kernel=kernel, host=host)
-        run = self._compare(case, function, arguments, note=note, **options)
+        run = self._compare(case, function, arguments, note=note, mistakes=mistakes, **options)
         self._posed.setdefault(function, []).append((case, arguments, frozenset(spare), options))
         return run
 
@@ -173,7 +177,7 @@ class Questions:
 
     def _compare(
         self, case: str, function: str, arguments: tuple, want: Callable, name: str, exact: bool, kernel: bool,
-        host: Collection[str], note: str = "", strict: bool = True,
+        host: Collection[str], note: str = "", mistakes: Mistakes = None, strict: bool = True,
     ) -> watch.Run:  # fmt: skip
         """strict: whether infinities and NaNs must be the same; else it is enough that none is hidden."""
         self.cases += 1
@@ -193,12 +197,11 @@ class Questions:
             raise Failed(f"{run.launches[-1].kernel} stores nothing yet", case)
         for message, line in [*([] if self.small_dots else run.small_dots), *run.findings]:
             raise Failed(message, case, line)
-        double = elements.in_float64(dict(enumerate(arguments)), codes=True).values()
-        wanted = list(zip(name.split(", "), _tuple(want(*arguments)), _tuple(want(*double))))
+        wanted = list(zip(name.split(", "), _tuple(want(*arguments)), _tuple(want(*_double(arguments)))))
         for lanes in (None, *(LANES if run.undefined else ())):
             again = run if lanes is None else self._run(case, function, arguments, lanes)
             try:
-                self._right(case, function, want, arguments, again.result, wanted, exact, note, strict)
+                self._right(case, function, want, arguments, again.result, wanted, exact, note, mistakes, strict)
             except Failed as failed:
                 other = LANES[0] if lanes is None else None
                 if not run.undefined or not self._lanes_count(again, function, arguments, other):
@@ -232,7 +235,7 @@ class Questions:
 
     def _right(
         self, case: str, function: str, want: Callable, arguments: tuple, result: Any, wanted: list, exact: bool,
-        note: str, strict: bool,
+        note: str, mistakes: Mistakes, strict: bool,
     ) -> None:  # fmt: skip
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(wanted):
@@ -253,6 +256,9 @@ class Questions:
                     said = f"each number of {name} is close, but all together are further off than rounding explains"
                     problem = f"{said}: {problem}"
                 problem += self._with(function, arguments, problem, value)
+                for wrong, said in reversed((mistakes or {}).items()):  # the first one that fits
+                    theirs, in_double = (_tuple(wrong(*given))[number] for given in (arguments, _double(arguments)))
+                    note = note if elements.difference(name, value, theirs, in_double, exact) else said
                 raise Failed(f"{problem}. {note}" if note else problem, case)
 
     def _nearest(
@@ -310,13 +316,15 @@ class Questions:
             if kind not in host and not (kind == "copies" and "loads" in host):
                 raise Failed(f"{words[kind].format(what)}. Here the kernel must do all of the work", case)
 
-    def value(self, function: str, arguments: tuple, want: Any, note: str = "") -> None:
-        """Call the reader's function, which is Python, and compare what it returns: numbers, tuples, lists."""
+    def value(self, function: str, arguments: tuple, want: Any, note: str = "", mistakes: Mistakes = None) -> None:
+        """Call the reader's function, which is Python, and compare what it returns: numbers, tuples, lists. note,
+        mistakes: as `compare` has them."""
         self.cases += 1
         call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
         got = self.call(function, *arguments)
         if not _equal(got, want):
             is_, should = _told(got, want)
+            note = next((said for wrong, said in (mistakes or {}).items() if _equal(got, wrong(*arguments))), note)
             raise Failed(f"{call} is {is_}, should be {should}" + (f". {note}" if note else ""), call)
 
     def call(self, function: str, *arguments: Any) -> Any:
@@ -337,7 +345,7 @@ class Questions:
 
     def number(self, want: float, mistakes: dict[float, str], otherwise: str) -> None:
         """Compare a number that the reader predicts. mistakes: what to say about a number that results from a common
-        mistake."""
+        mistake, to three digits."""
         self.cases += 1
         self._has("answer")
         got = self.answer.variable("answer")
@@ -348,7 +356,7 @@ class Questions:
         if not isinstance(got, (int, float)) or isinstance(got, bool):
             raise Failed(f"answer is {elements.shown(got)}, and should be a number")
         if not _equal(got, want):
-            why = next((text for number, text in mistakes.items() if _equal(got, number)), otherwise)
+            why = next((said for number, said in mistakes.items() if _equal(got, number, 5e-3)), otherwise)
             raise Failed(f"answer is {_told(got, want)[0]}, which is not right. {why}")
 
     def traffic(self, case: str, run: watch.Run, read: int, written: int) -> None:
@@ -398,6 +406,10 @@ class Questions:
             raise Failed(f"`{name}` is missing: keep the name that the starter gives it")
 
 
+def _double(arguments: tuple) -> Collection[Any]:
+    return elements.in_float64(dict(enumerate(arguments)), codes=True).values()
+
+
 def _tuple(value: Any) -> tuple:
     return value if isinstance(value, tuple) else (value,)
 
@@ -406,7 +418,7 @@ def _is_floating(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-def _equal(got: Any, want: Any) -> bool:
+def _equal(got: Any, want: Any, off: float = 1e-9) -> bool:
     if isinstance(want, (tuple, list)):
         return isinstance(got, (tuple, list)) and len(got) == len(want) and all(map(_equal, got, want))
     if isinstance(want, bool) or isinstance(got, bool):
@@ -414,7 +426,7 @@ def _equal(got: Any, want: Any) -> bool:
     if isinstance(want, (int, float)) and isinstance(got, (int, float)):
         nearest = struct.unpack("f", struct.pack("f", want))[0] if abs(want) < 1e38 else want  # computed in float32
         with contextlib.suppress(OverflowError):  # an integer that no float can hold
-            return got in (want, nearest) or math.isclose(got, want, rel_tol=1e-9)
+            return got in (want, nearest) or math.isclose(got, want, rel_tol=off)
         return False
     return type(got) is type(want) and got == want
 

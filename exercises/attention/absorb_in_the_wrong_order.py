@@ -35,9 +35,14 @@ package that plans."""
 
 
 def check(t):
+    mistakes = {
+        lambda D, R, N: (R * (D + N), D * N * (R + 1)): "A product takes 2 · a · b · c operations.",
+        lambda D, R, N: (2 * D * N * (R + 1), 2 * R * (D + N)): "The program that absorbs comes first.",
+        lambda D, R, N: (2 * R * (D + N), 2 * R * N * (D + 1)): "A key has D numbers: the query meets those.",
+    }
     drawn = [tuple(t.random.randint(1, 600) for _ in range(3)) for _ in range(5)]
     for D, R, N in ((128, 512, 4096), (1, 1, 1), (192, 512, 1), (5, 2, 3), *drawn):
-        t.value("operations", (D, R, N), (2 * R * (D + N), 2 * D * N * (R + 1)))
+        t.value("operations", (D, R, N), (2 * R * (D + N), 2 * D * N * (R + 1)), mistakes=mistakes)
 
 
 WRONG = (
@@ -45,7 +50,7 @@ WRONG = (
     ("operations(128, 512, 4096) is (4325376, 536870912), should be", " + 2 * D * N", ""),
     ("operations(128, 512, 4096) is (131072, 537919488), should be", "2 * D * R + 2 * R * N", "2 * D * R"),
     (
-        "operations(128, 512, 4096) is (537919488, 4325376), should be",
+        "The program that absorbs comes first",
         "2 * D * R + 2 * R * N, 2 * D * R * N + 2 * D * N",
         "2 * D * R * N + 2 * D * N, 2 * D * R + 2 * R * N",
     ),

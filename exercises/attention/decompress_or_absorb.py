@@ -32,18 +32,30 @@ and its output is left out here: a query pays it once, however many tokens it me
 
 
 def check(t):
+    mistakes = {
+        lambda D, E, V, R: -(-R * (D + V) // (2 * R - D - V)): (
+            "With so many both orders take the same, and decompressing has to take fewer."
+        ),
+        lambda D, E, V, R: R * (D + V) // (2 * R - D - V): "With so many decompressing doesn't take fewer yet.",
+        lambda D, E, V, R: R * (D + V) // max(2 * R - D - V + E, 1) + 1: "The rotated part is in both orders.",
+        lambda D, E, V, R: R * (D + V) // max(2 * R - D - V - E, 1) + 1: "The rotated part is in both orders.",
+    }
     drawn = []
     for _ in range(6):
         D, V = t.random.randint(1, 256), t.random.randint(1, 256)
         drawn.append((D, t.random.randint(0, 64), V, (D + V) // 2 + t.random.randint(1, 512)))
     for D, E, V, R in ((128, 64, 128, 512), (128, 0, 128, 256), (3, 1, 2, 4), (192, 64, 256, 512), *drawn):
-        t.value("fewest_queries", (D, E, V, R), R * (D + V) // (2 * R - D - V) + 1)
+        t.value("fewest_queries", (D, E, V, R), R * (D + V) // (2 * R - D - V) + 1, mistakes=mistakes)
 
 
 WRONG = (
     ("fewest_queries(128, 64, 128, 512) is None, should be 171",),
-    ("fewest_queries(128, 64, 128, 512) is 170, should be 171", ") + 1", ")"),
-    ("fewest_queries(128, 64, 128, 512) is 187, should be 171", "2 * R - D - V", "2 * R - D - E - V"),
+    ("is 170, should be 171. With so many decompressing doesn't take fewer yet", ") + 1", ")"),
+    ("is 187, should be 171. The rotated part is in both orders", "2 * R - D - V", "2 * R - D - E - V"),
+    (
+        "is 256, should be 257. With so many both orders take the same",
+        "return -(-R * (D + V) // (2 * R - D - V))",
+    ),
     ("fewest_queries(128, 0, 128, 256) is 513, should be 257", "2 * R - D - V", "2 * R - D - V if R > 300 else R // 2"),
 )
 RIGHT = (

@@ -29,16 +29,22 @@ pays where R · N is less than V · (R + N): if a latent is hardly wider than a 
 
 
 def check(t):
+    mistakes = {
+        lambda H, V, R, N: (2 * V * (H * R + N), 2 * H * R * N): "The output matrix takes H · V numbers.",
+        lambda H, V, R, N: (2 * H * R * N, 2 * H * V * (R + N)): "The two matrices come first.",
+        lambda H, V, R, N: (H * V * (R + N), H * R * N): "A multiplication and an addition are two operations.",
+        lambda H, V, R, N: (2 * H * V * (R + N), 2 * R * N): "Each head has a folded matrix of its own.",
+    }
     drawn = [(t.random.randint(1, 128), *(t.random.randint(1, 600) for _ in range(3))) for _ in range(5)]
     for H, V, R, N in ((128, 128, 512, 7168), (16, 128, 130, 2048), (1, 1, 1, 1), (3, 5, 2, 7), *drawn):
-        t.value("operations", (H, V, R, N), (2 * H * V * (R + N), 2 * H * R * N))
+        t.value("operations", (H, V, R, N), (2 * H * V * (R + N), 2 * H * R * N), mistakes=mistakes)
 
 
 WRONG = (
     ("operations(128, 128, 512, 7168) is None, should be (251658240, 939524096)",),
-    ("operations(128, 128, 512, 7168) is (251658240, 7340032), should be", "2 * H * R * N", "2 * R * N"),
+    ("Each head has a folded matrix of its own", "2 * H * R * N", "2 * R * N"),
     (
-        "operations(128, 128, 512, 7168) is (18612224, 939524096), should be",
+        "The output matrix takes H · V numbers",
         "2 * H * (R * V + V * N)",
         "2 * (H * R * V + V * N)",
     ),

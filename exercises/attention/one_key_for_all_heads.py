@@ -59,13 +59,13 @@ def check(t):
 
     drawn = tuple(t.random.randint(2, 5) for _ in range(4))
     for H, T, S, E in ((1, 3, 2, 4), (2, 1, 2, 2), (3, 2, 4, 5), (4, 3, 1, 1), drawn):
-        t.compare(f"{H} heads, {T} queries, {S} keys", "shared_gradient", want, t.values(H, T, S), t.values(H, T, E))
+        t.compare(f"H = {H}, T = {T}, S = {S}", "shared_gradient", want, t.values(H, T, S), t.values(H, T, E))
 
 
 WRONG = (
-    ("2 heads, 1 queries, 2 keys: out[0, 0] is",),
-    ("2 heads, 1 queries, 2 keys: out[0, 0] is", "for h in tl.range(0, H):", "for h in tl.range(0, 1):"),
-    ("1 heads, 3 queries, 2 keys: out[0, 0] is", "acc += tl.load(ds_ptr + row * S + j) * q", "acc += q"),
+    ("H = 2, T = 1, S = 2: out[0, 0] is",),
+    ("H = 2, T = 1, S = 2: out[0, 0] is", "for h in tl.range(0, H):", "for h in tl.range(0, 1):"),
+    ("H = 1, T = 3, S = 2: out[0, 0] is", "acc += tl.load(ds_ptr + row * S + j) * q", "acc += q"),
 )
 RIGHT = (
     ("tl.range(0, H)", "range(H)"),

@@ -53,17 +53,27 @@ def check(t):
     def want(q, cache, rank, D):
         return q @ cache.T / (D + q.shape[1] - rank) ** 0.5
 
+    def scaled(width):
+        return lambda q, cache, rank, D: q @ cache.T / width(q.shape[1], rank, D) ** 0.5
+
+    mistakes = {
+        scaled(lambda W, rank, D: W): "That is scaled by the width of a row of the cache.",
+        scaled(lambda W, rank, D: D): "A key has a rotated part, too.",
+        scaled(lambda W, rank, D: rank): "That is scaled by the width of the latent.",
+        scaled(lambda W, rank, D: 1): "That isn't scaled.",
+    }
     drawn = (t.random.randint(1, 3), t.random.randint(1, 4), t.random.randint(8, 30), t.random.randint(0, 3))
     for H, keys, rank, rotated in ((1, 1, 8, 2), (2, 3, 12, 3), (3, 2, 16, 0), (1, 5, 7, 1), drawn):
         D = t.random.choice((4, 16)) - rotated  # the width of a key is a power of four: its root needs no rounding
         q, cache = t.values(H, rank + rotated), t.values(keys, rank + rotated)
-        t.compare(f"{rank} and {rotated} numbers for keys of {D}", "absorbed_scores", want, q, cache, rank, D)
+        case = f"{rank} and {rotated} numbers for keys of {D}"
+        t.compare(case, "absorbed_scores", want, q, cache, rank, D, mistakes=mistakes)
 
 
 WRONG = (
-    ("8 and 2 numbers for keys of",),
-    ("8 and 2 numbers for keys of", "D + W - rank", "D"),
-    ("8 and 2 numbers for keys of", "D + W - rank", "rank"),
+    ("That is scaled by the width of a row of the cache",),
+    ("A key has a rotated part, too", "D + W - rank", "D"),
+    ("That is scaled by the width of the latent", "D + W - rank", "rank"),
 )
 RIGHT = (
     ("rotated = W - rank\nscale = (D + rotated) ** -0.5",),

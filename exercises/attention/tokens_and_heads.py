@@ -49,20 +49,31 @@ def check(t):
         token = torch.arange(T * H) // H
         return (length - T + token + 1).clamp(min=0).to(torch.int32)
 
+    def seen(token, length, T):
+        return (length - T + token + 1).clamp(min=0).to(torch.int32)
+
+    mistakes = {
+        lambda length, T, H: seen(torch.arange(T * H) % T, length, T): "All heads of a token lie together.",
+        lambda length, T, H: seen(torch.arange(T * H) % H, length, T): "A row belongs to token `rows // H`.",
+        lambda length, T, H: seen(T - 1 - torch.arange(T * H) // H, length, T): "The oldest token comes first.",
+        lambda length, T, H: seen(torch.arange(T * H) // H - 1, length, T): "The last token sees all `length` keys.",
+        lambda length, T, H: (length - T + torch.arange(T * H) // H + 1).to(torch.int32): "None can't be fewer than 0.",
+    }
     drawn = (t.random.randint(9, 99), t.random.randint(2, 8), t.random.randint(2, 9))
     for length, T, H in ((9, 1, 3), (9, 2, 3), (7, 3, 1), (2, 4, 2), (0, 2, 2), (1, 1, 1), (40, 8, 5), drawn):
-        t.compare(f"length {length}, {T} tokens, {H} heads", "keys_seen", want, length, T, H, exact=True)
+        case = f"length {length}, {t.counted(T, 'token')}, {t.counted(H, 'head')}"
+        t.compare(case, "keys_seen", want, length, T, H, exact=True, mistakes=mistakes)
 
 
 WRONG = (
     ("length 9, 2 tokens, 3 heads: out[0] is 9, should be 8",),
-    ("length 9, 1 tokens, 3 heads: out[1] is 10, should be 9", "rows // H", "rows % H"),
+    ("A row belongs to token `rows // H`", "rows // H", "rows % H"),
     (
-        "length 2, 4 tokens, 2 heads: out[0] is -1, should be 0",
+        "None can't be fewer than 0",
         "tl.maximum(length - T + rows // H + 1, 0)",
         "length - T + rows // H + 1",
     ),
-    ("length 9, 1 tokens, 3 heads: out[0] is 8, should be 9", " + 1, 0)", ", 0)"),
+    ("The last token sees all `length` keys", " + 1, 0)", ", 0)"),
 )
 RIGHT = (
     ("token = rows // H\ncount = tl.maximum(length - (T - 1 - token), 0)",),

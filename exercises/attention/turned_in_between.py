@@ -57,28 +57,40 @@ position. That is why a key has a rotated part beside the latent, which never go
 
 
 def check(t):
-    def want(q, w, c, i):
-        keys = c @ w.T
-        scores = []
-        for j in range(len(c)):
-            turned, key = q, keys[j]
-            for _ in range(i % 4):
-                turned = torch.stack([-turned[1], turned[0]])
-            for _ in range(j % 4):
-                key = torch.stack([-key[1], key[0]])
-            scores.append((turned * key).sum())
-        return torch.stack(scores)
+    def turned(turns):
+        def scores(q, w, c, i):
+            """The query, turned by `turns(i, j)` quarter turns, times each key; None leaves nothing of it."""
+            found = []
+            for j, key in enumerate(c @ w.T):
+                query, quarters = q, turns(i, j)
+                for _ in range((quarters or 0) % 4):
+                    query = torch.stack([-query[1], query[0]])
+                found.append((query * key).sum() if quarters is not None else 0 * key.sum())
+            return torch.stack(found)
+
+        return scores
+
+    want = turned(lambda i, j: i - j)
+    mistakes = {
+        turned(lambda i, j: i): "Key j is turned as well, by j quarter turns.",
+        turned(lambda i, j: i + j): "The query has to be turned back, by the turns of the key.",
+        turned(lambda i, j: j - i): "That turns the query the other way.",
+        turned(lambda i, j: i - j if i >= j or (i - j) % 4 == 0 else None): (
+            "In a kernel `%` leaves a negative number negative, as in C: -1 % 4 is -1, and not 3 as in Python."
+        ),
+    }
 
     drawn = (t.random.randint(5, 12), t.random.randint(2, 9), t.random.randint(0, 20))
-    for S, R, i in ((1, 3, 0), (2, 4, 0), (5, 3, 3), (9, 7, 2), drawn):
+    for S, R, i in ((1, 3, 0), (5, 3, 3), (2, 4, 0), (9, 7, 2), drawn):
         arguments = t.values(2), t.values(2, R), t.values(S, R), i
-        t.compare(f"{S} keys, a query at {i}", "rotated_scores", want, *arguments)
+        t.compare(f"{S} keys, a query at {i}", "rotated_scores", want, *arguments, mistakes=mistakes)
 
 
 WRONG = (
-    ("2 keys, a query at 0: out[1] is",),
-    ("2 keys, a query at 0: out[1] is", "(i - j + tl", "(i + j + tl"),
-    ("2 keys, a query at 0: out[1] is", "(i - j + tl", "(j - i + tl"),
+    ("Key j is turned as well",),
+    ("5 keys, a query at 3: out[1] is", "(i - j + tl", "(i + j + tl"),
+    ("That turns the query the other way", "(i - j + tl", "(j - i + tl"),
+    ("-1 % 4 is -1, and not 3 as in Python", "(i - j + tl.num_programs(0) * 4) % 4", "(i - j) % 4"),
     ("5 keys, a query at 3: out[1] is", "(i - j + tl.num_programs(0) * 4) % 4", "tl.where(i == 0, 3 * j, i + j) % 4"),
 )
 RIGHT = (

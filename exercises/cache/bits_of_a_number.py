@@ -31,15 +31,22 @@ WHY = """With 128 numbers it is 4.5 and 8.25 bits, with 64 it is 5 and 8.5. So f
 
 
 def check(t):
+    mistakes = {
+        lambda D, bits: bits + 32 / D: "A row of four bits has two numbers beside it, the step and the lowest value.",
+        lambda D, bits: bits + 64 / D: "A row of eight bits has no lowest value beside it.",
+        lambda D, bits: bits + (64 if bits == 4 else 32) // D: "What a row shares is a part of a bit for each number.",
+        lambda D, bits: bits + (8 if bits == 4 else 4) / D: "A float32 has four bytes, which are 32 bits.",
+        lambda D, bits: bits: "What stands beside the codes counts, too.",
+    }
     for D in (128, 64, 256, 32, 40, 2, t.random.randint(1, 60) * 2, t.random.randint(60, 128) * 2):
         for bits in (4, 8):
-            t.value("bits_of_a_number", (D, bits), bits + (64 if bits == 4 else 32) / D)
+            t.value("bits_of_a_number", (D, bits), bits + (64 if bits == 4 else 32) / D, mistakes=mistakes)
 
 
 WRONG = (
     ("bits_of_a_number(128, 4) is None, should be 4.5",),
-    ("bits_of_a_number(128, 4) is 4.25, should be 4.5", "64 if bits == 4 else 32", "32"),
-    ("bits_of_a_number(128, 8) is 8.5, should be 8.25", "64 if bits == 4 else 32", "64"),
+    ("A row of four bits has two numbers beside it", "64 if bits == 4 else 32", "32"),
+    ("A row of eight bits has no lowest value beside it", "64 if bits == 4 else 32", "64"),
 )
 RIGHT = (
     ("return (D * bits + 32 * (1 + (bits == 4))) / D",),

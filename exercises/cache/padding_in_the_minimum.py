@@ -56,13 +56,16 @@ def check(t):
     spare = ("a NaN", "many NaN", "an infinity", "minus infinity")
     for M, N in ((2, 4), (2, 6), (3, 5), (2, t.random.randint(9, 15))):
         t.compare(f"rows of {N}", "steps", want, t.values(M, N), spare=spare)
-        t.compare(f"rows of {N}, all positive", "steps", want, t.surrounded(t.values(M, N) + 100.0), spare=spare)
-        t.compare(f"rows of {N}, all negative", "steps", want, t.surrounded(t.values(M, N) - 100.0), spare=spare)
+        note = "What the lanes behind the row hold must be neither the lowest nor the highest of any row."
+        for case, around in (("all positive", 100.0), ("all negative", -100.0), ("far up", 1e5), ("far down", -1e5)):
+            x = t.surrounded(t.values(M, N) + around)
+            t.compare(f"rows of {N}, {case}", "steps", want, x, note=note, spare=spare)
 
 
 WRONG = (
     ("rows of 6, all positive: out[0, 0] is",),
     ("all negative: out[0, 0] is", 'tl.where(n < N, x, -float("inf"))', "x"),
+    ("far down: out[0, 0] is", '-float("inf")), axis=0)', "-1000.0), axis=0)"),
     ("all positive: out[0, 0] is", 'tl.where(n < N, x, float("inf"))', "x"),
 )
 RIGHT = (

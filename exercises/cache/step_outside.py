@@ -57,14 +57,21 @@ def check(t):
     def want(z, q_sum, step, lowest):
         return step[None, :] * z + lowest[None, :] * q_sum[:, None]
 
+    mistakes = {
+        lambda z, q_sum, step, lowest: z: "Those are the products with the codes.",
+        lambda z, q_sum, step, lowest: step * z: "The lowest values are missing.",
+        lambda z, q_sum, step, lowest: step * z + lowest: "Each number of the query meets the lowest value.",
+        lambda z, q_sum, step, lowest: step * (z + lowest * q_sum[:, None]): "The step belongs to the codes alone.",
+    }
     for H, S in ((1, 1), (2, 3), (3, 5), (t.random.randint(2, 5), t.random.randint(2, 9))):
-        t.compare(f"{H} queries, {S} keys", "scores", want, t.values(H, S), t.values(H), t.positive(S), t.values(S))
+        arguments = t.values(H, S), t.values(H), t.positive(S), t.values(S)
+        t.compare(f"H = {H}, S = {S}", "scores", want, *arguments, mistakes=mistakes)
 
 
 WRONG = (
-    ("1 queries, 1 keys: out[0, 0] is",),
-    ("1 queries, 1 keys: out[0, 0] is", "lowest * q_sum", "lowest"),
-    ("1 queries, 1 keys: out[0, 0] is", "step * z + lowest * q_sum", "step * (z + lowest * q_sum)"),
+    ("Those are the products with the codes",),
+    ("Each number of the query meets the lowest value", "lowest * q_sum", "lowest"),
+    ("The step belongs to the codes alone", "step * z + lowest * q_sum", "step * (z + lowest * q_sum)"),
 )
 RIGHT = (
     ("score = lowest * q_sum + z * step",),

@@ -30,14 +30,19 @@ exact, its code says nothing, and the step and the lowest value take eight bytes
 
 
 def check(t):
+    mistakes = {
+        divmod: "That is the number of pages. How many keys do they hold?",
+        lambda length, page: ((length - 1) // page * page, (length - 1) % page + 1): "A page that is full is written.",
+        lambda length, page: (length % page, length // page * page): "The keys that are read as codes come first.",
+    }
     drawn = [(t.random.randint(0, 200), t.random.randint(1, 40)) for _ in range(6)]
     for length, page in ((40, 16), (32, 16), (0, 16), (5, 16), (16, 16), (17, 16), (9, 1), (20, 7), *drawn):
-        t.value("codes_and_recent", (length, page), (length // page * page, length % page))
+        t.value("codes_and_recent", (length, page), (length // page * page, length % page), mistakes=mistakes)
 
 
 WRONG = (
     ("codes_and_recent(40, 16) is None, should be (32, 8)",),
-    ("codes_and_recent(32, 16) is (16, 16), should be (32, 0)", "length % page_size", "(length - 1) % page_size + 1"),
+    ("A page that is full is written", "length % page_size", "(length - 1) % page_size + 1"),
     ("codes_and_recent(40, 16) is (24, 16), should be (32, 8)", "length % page_size", "min(length, page_size)"),
 )
 RIGHT = (

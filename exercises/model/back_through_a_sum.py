@@ -53,16 +53,23 @@ def check(t):
     def want(d, a):
         return d - a * d.sum(1, keepdim=True)
 
+    mistakes = {
+        lambda d, a: d: "The sum has a part in every entry, and what comes back through it is missing.",
+        lambda d, a: a * (d - (a * d).sum(1, keepdim=True)): "That is for gradients of the numbers, not of logarithms.",
+        lambda d, a: d - (a * d).sum(1, keepdim=True): "All of d goes back through the sum, to each by its share.",
+    }
     for rows, columns in ((1, 4), (3, 3), (2, 8), (4, t.random.randint(5, 30))):
         shares = t.positive(rows, columns)
         shares /= shares.sum(1, keepdim=True)
-        t.compare(f"{rows} x {columns}", "back", want, t.cut(rows, columns), shares, spare=("* in a",))
+        given = t.cut(rows, columns), shares
+        t.compare(f"{rows} x {columns}", "back", want, *given, mistakes=mistakes, spare=("* in a",))
     even = t.positive(2, 4) * 0 + 0.25
     t.compare("equal shares", "back", want, t.cut(2, 4), even, spare=("* in a",))
 
 
 WRONG = (
-    ("1 x 4: out[0, 0] is",),
+    ("what comes back through it is missing",),
+    ("not of logarithms", "d - a * tl.sum(d, axis=0)", "a * (d - tl.sum(tl.where(mask, d * a, 0.0), axis=0))"),
     ("1 x 4: out[0, 0] is", "d - a * tl.sum(d, axis=0)", "d - a * tl.sum(d * a, axis=0)"),
     ("1 x 4: out[0, 0] is", "d - a * tl.sum(d, axis=0)", "a * (d - tl.sum(d, axis=0))"),
     ("1 x 4: out[0, 0] is", "d - a * tl.sum(d, axis=0)", "d - tl.sum(d, axis=0) / N"),

@@ -35,7 +35,8 @@ def check(t):
                 first += BLOCK
         return found
 
-    t.value("chunks", ([10], 4), [(0, 0), (0, 4), (0, 8)])
+    note = "A pair is the tensor, counted from 0, and the element at which the chunk begins."
+    t.value("chunks", ([10], 4), [(0, 0), (0, 4), (0, 8)], note=note)
     t.value("chunks", ([8], 4), [(0, 0), (0, 4)], note="Two full chunks, and no empty one behind them.")
     t.value("chunks", ([3, 0, 5], 4), [(0, 0), (2, 0), (2, 4)], note="The tensor without elements has no chunk.")
     t.value("chunks", ([], 4), [])
@@ -48,7 +49,7 @@ def check(t):
 WRONG = (
     ("chunks([10], 4) is None",),
     ("Two full chunks, and no empty one behind them", "range(0, length, BLOCK)", "range(0, length + 1, BLOCK)"),
-    ("chunks([10], 4) is", "range(0, length, BLOCK)", "range(length // BLOCK)"),
+    ("and the element at which the chunk begins", "range(0, length, BLOCK)", "range(length // BLOCK)"),
     ("The tensor without elements has no chunk", "range(0, length, BLOCK)", "range(0, max(length, 1), BLOCK)"),
 )
 RIGHT = (

@@ -49,6 +49,8 @@ def check(t):
     t.value("left", ([[1.0, 3.0], [1.0, 1.0]], 5), want([[1.0, 3.0], [1.0, 1.0]], 5))
     strong = [[1e4, 1e4], [1.0, 1e4]]
     t.value("left", (strong, 5), want(strong, 5))
+    below = [[9.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    t.value("left", (below, 1), want(below, 1), note="A sum may be further below 1 than another one is above.")
     for _ in range(4):
         n, rounds = t.random.randint(2, 4), t.random.randint(1, 3)
         weights = [[t.random.uniform(0.1, 20.0) for _ in range(n)] for _ in range(n)]
@@ -62,6 +64,7 @@ WRONG = (
         "return max(abs(sum(column) - 1) for column in zip(*weights))",
         "return max(abs(sum(row) - 1) for row in weights)",
     ),
+    ("further below 1 than another one is above", "abs(sum(column) - 1)", "sum(column) - 1"),
     (
         "left([[1, 3], [1, 1]], 5) is",
         "    return max(abs(sum(column) - 1) for column in zip(*weights))",

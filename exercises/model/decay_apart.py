@@ -60,16 +60,38 @@ def check(t):
         squares = 0.99 * squares + 0.01 * gradient * gradient
         return (1 - lr * decay) * weight - lr * average / (squares.sqrt() + 1e-8)
 
+    def other(decayed=lambda w, lr, decay: w, added=0.0, after=False):
+        """`decayed`: what the decay leaves of a weight, before the step or `after` it; `added`: to the gradient."""
+
+        def made(weight, gradient, average, squares, lr, decay):
+            gradient = gradient + added * decay * weight
+            average, squares = 0.9 * average + 0.1 * gradient, 0.99 * squares + 0.01 * gradient * gradient
+            step = lr * average / (squares.sqrt() + 1e-8)
+            return decayed(weight - step, lr, decay) if after else decayed(weight, lr, decay) - step
+
+        return made
+
+    def by_lr(w, lr, decay):
+        return w * (1 - lr * decay)
+
+    mistakes = {
+        other(added=1.0): "The decay has gone through the averages.",
+        other(by_lr, added=1.0): "The decay has gone through the averages, too.",
+        other(): "Nothing has decayed.",
+        other(lambda w, lr, decay: w * (1 - decay)): "The decay is multiplied by the learning rate.",
+        other(by_lr, after=True): "What decays is the weight before the step.",
+    }
     for n in t.sizes(32):
         lr, decay = t.random.uniform(0.01, 0.3), t.random.uniform(0.3, 2)
         inputs = (t.values(n), t.values(n, scale=3.0), t.values(n), t.positive(n))
-        t.compare(f"n = {n}", "step", want, *inputs, lr, decay, name="weight")
+        t.compare(f"n = {n}", "step", want, *inputs, lr, decay, name="weight", mistakes=mistakes)
     t.compare("decay = 0", "step", want, t.values(9), t.values(9), t.values(9), t.positive(9), 0.1, 0.0, name="weight")
 
 
 WRONG = (
-    ("n = 1: weight[0] is",),
-    ("n = 1: weight[0] is", "(1 - lr * decay) * weight", "(1 - decay) * weight"),
+    ("The decay has gone through the averages",),
+    ("The decay is multiplied by the learning rate", "(1 - lr * decay) * weight", "(1 - decay) * weight"),
+    ("Nothing has decayed", "(1 - lr * decay) * weight", "weight"),
     ("n = 1: weight[0] is", "(1 - lr * decay) * weight - lr * average", "weight - lr * (1 + decay) * average"),
     ("n = 1: weight[0] is", "0.01 * gradient * gradient", "0.01 * gradient"),
 )

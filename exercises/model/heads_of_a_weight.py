@@ -27,7 +27,8 @@ orthogonal in itself. `weight.view(heads, -1, columns)` is this view."""
 
 
 def check(t):
-    t.value("view", (6, 4, 2), ((2, 3, 4), (12, 4, 1)))
+    note = "Each head has 3 whole rows of 4 numbers, and the next head begins behind them."
+    t.value("view", (6, 4, 2), ((2, 3, 4), (12, 4, 1)), note=note)
     t.value("view", (6, 4, 1), ((1, 6, 4), (24, 4, 1)), note="One head is the whole matrix.")
     t.value("view", (6, 4, 6), ((6, 1, 4), (4, 4, 1)), note="A head may be a single row.")
     for _ in range(8):

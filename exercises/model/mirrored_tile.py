@@ -66,13 +66,23 @@ another shape than the tiles there. With square tiles one is the image of the ot
 
 def check(t):
     for rows, columns in ((1, 5), (8, 16), (9, 3), (16, 17), (t.random.randint(33, 40), 9)):
-        t.compare(f"{rows} x {columns}", "gram", lambda a: a @ a.T, t.positive(rows, columns), name="c")
+        case = f"{rows} x {columns}"
+        run = t.compare(case, "gram", lambda a: a @ a.T, t.positive(rows, columns), name="c")
+        working = {"load": set(), "store": set()}
+        for access in run.accesses:
+            if access.elements.max() >= 0:
+                working[access.operation].add(access.program)
+        idle = sorted(working["load"] - working["store"])
+        t.require(
+            not idle, f"programs {idle} multiply, and nothing of it is stored: their tiles are in the mirror", case
+        )
 
 
 WRONG = (
     ("no program of gram_kernel writes c_ptr[8, 8]",),
     ("no program of gram_kernel writes c_ptr[4, 4]", "BLOCK_M, BLOCK_N = 16, 16", "BLOCK_M, BLOCK_N = 16, 4"),
     ("no program of gram_kernel writes c_ptr[16, 16]", "BLOCK_M, BLOCK_N = 16, 16", "BLOCK_M, BLOCK_N = 32, 16"),
+    ("multiply, and nothing of it is stored", "lower = pid_m >= pid_n", "lower = pid_m >= 0"),
     (
         "does a store outside a tensor",
         "mask=mask & (offs_m[:, None] > offs_n[None, :])",

@@ -36,7 +36,7 @@ def check(t):
         return found[pid]
 
     t.value("tile", (0, 5), (4, 0), note="The longest row comes first.")
-    t.value("tile", (7, 5), (3, 2))
+    t.value("tile", (7, 5), (3, 2), note="The long row is on the left.")
     t.value("tile", (9, 5), (0, 0), note="Beside the second longest row lies the shortest.")
     t.value("tile", (0, 1), (0, 0))
     for _ in range(10):

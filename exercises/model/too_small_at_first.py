@@ -32,7 +32,7 @@ def check(t):
         return average
 
     t.value("factor", (0.5, 1), 0.5, note="The first step takes half of the gradient, and half of the zero.")
-    t.value("factor", (0.5, 2), 0.75)
+    t.value("factor", (0.5, 2), 0.75, note="The second step takes half of the gradient, and half of the 0.5.")
     t.value("factor", (0.9, 3), want(0.9, 3))
     t.value("factor", (0.0, 5), 1.0, note="With `beta = 0` the average is the last gradient.")
     for _ in range(8):
@@ -44,7 +44,7 @@ WRONG = (
     ("factor(0.5, 1) is None, should be 0.5",),
     ("factor(0.5, 2) is 0.5, should be 0.75", "1 - beta**t", "1 - beta"),
     ("The first step takes half of the gradient", "1 - beta**t", "1 - beta ** (t - 1)"),
-    ("factor(0.5, 2) is 0.25, should be 0.75", "1 - beta**t", "beta**t"),
+    ("The second step takes half of the gradient", "1 - beta**t", "beta**t"),
 )
 RIGHT = (
     ("average = 0.0\nfor _ in range(t):\n    average = beta * average + (1 - beta)\nreturn average",),

@@ -59,7 +59,8 @@ def check(t):
     shift = torch.zeros(2, 3, 3, device=device.DEVICE)
     for i in range(3):
         shift[:, i, (i + 1) % 3] = 1.0
-    t.compare("each stream moves on by one", "mixed", want, stream(2, 3, 4), shift, name="y")
+    note = "Row i of the matrix says what goes into stream i."
+    t.compare("each stream moves on by one", "mixed", want, stream(2, 3, 4), shift, name="y", note=note)
     for tokens, n, channels in ((1, 1, 3), (1, 2, 2), (2, 4, 5), (3, 3, t.random.randint(6, 20))):
         res = t.positive(tokens, n * n).reshape(tokens, n, n)
         case = f"{t.counted(tokens, 'token')}, {t.counted(n, 'stream')}"
@@ -67,7 +68,7 @@ def check(t):
 
 
 WRONG = (
-    ("each stream moves on by one: y[0, 0, 0] is",),
+    ("Row i of the matrix says what goes into stream i",),
     (
         "each stream moves on by one: y[0, 0, 0] is",
         "tl.sum(res[:, :, None] * x[None, :, :], axis=1)",

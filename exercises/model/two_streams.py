@@ -29,6 +29,8 @@ logits changes nothing. For more streams there is no such formula, and rounds ar
 
 
 def check(t):
+    import math
+
     t.value("limit", (0.0, 0.0, 0.0, 0.0), 0.5)
     t.value(
         "limit",
@@ -38,6 +40,9 @@ def check(t):
     )
     t.value("limit", (0.0, 3.0, 0.0, 3.0), 0.5, note="A number that is added to a whole column cancels.")
     t.value("limit", (1.0, 1.0, -2.0, -2.0), 0.5, note="A number that is added to a whole row cancels.")
+    note = "So far apart, rounds get nowhere near the limit."
+    t.value("limit", (40.0, 0.0, 0.0, 0.0), 1 / (1 + math.exp(-20)), note=note)
+    t.value("limit", (0.0, 25.0, 0.0, 0.0), 1 / (1 + math.exp(12.5)), note=note)
     for _ in range(8):
         a, b, c, d = (t.random.uniform(-1, 1) for _ in range(4))
         rows = [[math.exp(a), math.exp(b)], [math.exp(c), math.exp(d)]]
@@ -50,6 +55,12 @@ def check(t):
 WRONG = (
     ("limit(0, 0, 0, 0) is None",),
     ("The ratio of products is the square", "(a + d - b - c) / 2", "(a + d - b - c)"),
+    (
+        "rounds get nowhere near the limit",
+        "m = [[math.exp(a), math.exp(b)], [math.exp(c), math.exp(d)]]\nfor _ in range(500):\n"
+        "    m = [[x / s for x, s in zip(row, map(sum, zip(*m)))] for row in m]\n"
+        "    m = [[x / sum(row) for x in row] for row in m]\nreturn m[0][0]",
+    ),
     ("A number that is added to a whole column cancels", "(a + d - b - c) / 2", "(a - b) / 2"),
     ("The ratio of products is the square", "-(a + d - b - c) / 2", "(a + d - b - c) / 2"),
 )

@@ -38,8 +38,14 @@ def check(t):
         held = ratio > 1 + high if advantage > 0 else advantage < 0 and ratio < 1 - low
         return 0.0 if held else -ratio * advantage
 
+    mistakes = {
+        lambda *given: -want(*given): "It is a loss: what makes a good token likelier lowers it.",
+        lambda *given: want(*given) / given[0]: "The derivative of the ratio is the ratio.",
+    }
+
     def try_it(ratio, advantage, low=0.2, high=0.2, note=""):
-        t.value("slope", (ratio, advantage, low, high), want(ratio, advantage, low, high), note=note)
+        given = ratio, advantage, low, high
+        t.value("slope", given, want(*given), note=note, mistakes=mistakes)
 
     try_it(1.0, 1.0, note="Nothing has moved, so nothing is held.")
     try_it(1.5, 1.0, note="A good token that has become much likelier is held.")
@@ -60,8 +66,8 @@ WRONG = (
     ("slope(1, 1, 0.2, 0.2) is None",),
     ("A good token that has become less likely isn't held", "advantage < 0 and ratio < 1 - low", "ratio < 1 - low"),
     ("A bad token that has become likelier isn't held", "advantage > 0 and ratio > 1 + high", "ratio > 1 + high"),
-    ("Nothing has moved", "return -ratio * advantage", "return ratio * advantage"),
-    ("A good token that has become less likely isn't held", "return -ratio * advantage", "return -advantage"),
+    ("It is a loss", "return -ratio * advantage", "return ratio * advantage"),
+    ("The derivative of the ratio is the ratio", "return -ratio * advantage", "return -advantage"),
     ("The bounds may differ", "ratio > 1 + high", "ratio > 1 + low"),
 )
 RIGHT = (

@@ -41,7 +41,7 @@ def check(t):
     def try_it(margin, beta, note=""):
         t.value("slope", (margin, beta), want(margin, beta), note=note)
 
-    try_it(0.0, 0.1)
+    try_it(0.0, 0.1, note="Where nothing is preferred it is −beta / 2: a larger margin makes the loss smaller.")
     try_it(1.0, 0.5)
     try_it(-1.0, 0.5, note="It is larger where the model prefers the wrong text.")
     try_it(80.0, 0.5, note="sigmoid(40) is 1 in every float, but its distance from 1 isn't 0.")
@@ -61,7 +61,7 @@ WRONG = (
         "return beta * (1 / (1 + math.exp(-u)) - 1)",
     ),
     ("raises OverflowError", "if u > 0:", "if u > 1e9:"),
-    ("slope(0, 0.1) is -0.5", "return -beta / (1 + math.exp(u))", "return -1 / (1 + math.exp(u))"),
+    ("Where nothing is preferred it is −beta / 2", "return -beta / (1 + math.exp(u))", "return -1 / (1 + math.exp(u))"),
     ("slope(0, 0.1) is 0.05", "return -beta / (1 + math.exp(u))", "return beta / (1 + math.exp(u))"),
 )
 RIGHT = (

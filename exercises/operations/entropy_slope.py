@@ -59,10 +59,28 @@ def check(t):
         finite = torch.where(p > 0, log_p, 0.0)
         return torch.where(p > 0, -dh[:, None] * p * (finite - (p * finite).sum(1, keepdim=True)), 0.0)
 
+    def other(dx):
+        """With `dx(p, u, mean, dh)` in the place of the gradient, where a logit isn't minus infinity."""
+
+        def made(x, dh):
+            p, u = x.softmax(1), x - x.amax(1, keepdim=True)
+            u = torch.where(p > 0, u, 0.0)
+            return dx(p, u, (p * u).sum(1, keepdim=True), dh[:, None])
+
+        return made
+
+    mistakes = {
+        other(
+            lambda p, u, mean, dh: dh * p * (u - mean)
+        ): "The sign is the other one: a likely token lowers the entropy.",
+        other(lambda p, u, mean, dh: -dh * p * u): "The mean is missing.",
+        other(lambda p, u, mean, dh: p * (mean - u)): "The upstream gradient is missing.",
+    }
     special = ("*",)
     for rows, columns in ((1, 4), (2, 8), (3, 5), (2, t.random.randint(9, 40))):
         case = f"{rows} x {columns}"
-        t.compare(case, "entropy_gradient", want, t.cut(rows, columns), t.values(rows), name="dx", spare=special)
+        given = t.cut(rows, columns), t.values(rows)
+        t.compare(case, "entropy_gradient", want, *given, name="dx", mistakes=mistakes, spare=special)
     t.compare("equal logits", "entropy_gradient", want, t.cut(2, 4) * 0 + 3, t.values(2), name="dx", spare=special)
     x = t.cut(2, 7)
     x[:, 1::3] = -float("inf")
@@ -75,9 +93,9 @@ def check(t):
 WRONG = (
     ("1 x 4: dx[0, 0] is",),
     ("impossible entries: dx[0, 1] is nan", "dx = dh * p * (mean - u)"),
-    ("1 x 4: dx[0, 0] is", "dx = tl.where(p > 0.0, dh * p * (u - mean), 0.0)"),
-    ("1 x 4: dx[0, 0] is", "dx = tl.where(p > 0.0, -dh * p * u, 0.0)"),
-    ("1 x 4: dx[0, 0] is", "dx = tl.where(p > 0.0, p * (mean - u), 0.0)"),
+    ("The sign is the other one", "dx = tl.where(p > 0.0, dh * p * (u - mean), 0.0)"),
+    ("The mean is missing", "dx = tl.where(p > 0.0, -dh * p * u, 0.0)"),
+    ("The upstream gradient is missing", "dx = tl.where(p > 0.0, p * (mean - u), 0.0)"),
 )
 RIGHT = (
     ('dx = dh * p * tl.where(u > -float("inf"), mean - u, 0.0)',),

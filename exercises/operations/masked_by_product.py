@@ -54,14 +54,14 @@ def check(t):
     def want(logprobs, old, advantages, mask):
         return torch.where(mask != 0, -(logprobs - old).exp() * advantages, 0.0)
 
-    def padded(n, padding):
-        """The last third doesn't count, and holds `padding`."""
+    def padded(n, padding, which=0):
+        """The last third doesn't count, and holds `padding` in argument number `which`."""
         counts = [int(place < n - n // 3) for place in range(n)]
-        logprobs = t.values(n)
+        given = [t.values(n) for _ in range(3)]
         for place, each in enumerate(counts):
             if not each:
-                logprobs[place] = padding
-        return logprobs, t.values(n), t.values(n), t.surrounded(torch.tensor(counts, dtype=torch.int32))
+                given[which][place] = padding
+        return *given, t.surrounded(torch.tensor(counts, dtype=torch.int32))
 
     special = ("*",)
     for n in (5, 9, *t.sizes(8)):
@@ -69,11 +69,20 @@ def check(t):
     for padding in (200.0, float("inf"), float("nan")):
         case = f"12 tokens, the last four don't count and hold {padding:g}"
         t.compare(case, "terms", want, *padded(12, padding), spare=special)
+    note = "Where the mask is 0 the term is 0, whatever stands there."
+    case = "12 tokens, the last four don't count and have no advantage"
+    t.compare(case, "terms", want, *padded(12, float("nan"), which=2), spare=special, note=note)
+    lost = padded(12, 0.5)
+    lost[0][3] = float("nan")
+    note = "Token 3 counts, and its log-probability is NaN: nobody may hide that."
+    t.compare("a NaN that counts", "terms", want, *lost, spare=special, note=note)
 
 
 WRONG = (
     ("hold 200: out[8] is nan",),
     ("hold nan: out[8] is nan", 'term = tl.where(ratio == float("inf"), 0.0, -ratio * advantages * counts)'),
+    ("whatever stands there", "term = -tl.where(counts != 0, ratio, 0.0) * advantages"),
+    ("nobody may hide that", "term = -ratio * advantages * counts\nterm = tl.where(term == term, term, 0.0)"),
     ("5 tokens: out[", "term = -ratio * advantages"),
     ("5 tokens: out[", "term = tl.where(counts != 0, ratio * advantages, 0.0)"),
     ("5 tokens: out[", "term = tl.where(counts != 0, 0.0, -ratio * advantages)"),

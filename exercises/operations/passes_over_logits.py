@@ -33,7 +33,8 @@ def check(t):
         10: "That is one trip for each step. A step reads as well as writes.",
         12.5: "That is what is read. Three results are written, too.",
         7.5: "That is what is written.",
-        17.5: "The product reads both of its factors.",
+        17.5: "One is missing: the first reading of the logits counts, and the product reads both of its factors.",
+        8: "So many times the logits are moved. Each time it is 2.5 GB.",
         22.5: "The last step writes one number a row, which doesn't count.",
     }
     t.number(20, mistakes, "Count for each step how many such tensors it reads, and whether it writes one.")
@@ -43,7 +44,8 @@ WRONG = (
     ("answer is still None",),
     ("That is what one kernel would move", "answer = 2.5"),
     ("A step reads as well as writes", "answer = 4 * 2.5"),
-    ("The product reads both", "answer = 7 * 2.5"),
+    ("the product reads both", "answer = 7 * 2.5"),
+    ("Each time it is 2.5 GB", "answer = 8"),
     ("which doesn't count", "answer = 9 * 2.5"),
 )
 RIGHT = (

@@ -42,7 +42,7 @@ def check(t):
 WRONG = (
     ("answer is still None",),
     ('That is "token"', "answer = 1"),
-    ("one of the short one", "answer = 10 / 90"),
+    ("one of the short one", "answer = 0.111"),
     ("That is a token's share of the loss", "answer = 1 / 20"),
     ("Each answer has half of the weight", "answer = 81"),
 )

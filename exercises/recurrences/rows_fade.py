@@ -56,13 +56,30 @@ def check(t):
         faded = state * torch.exp(g)[:, None]
         return faded + k[:, None] * (beta * (v - (k[:, None] * faded).sum(0)))[None, :]
 
+    def updated(asked, kept):
+        """With `asked(state, g)` for the state that is asked, and `kept` for the one that is added to."""
+        return lambda state, k, v, g, beta: (
+            kept(state, g) + k[:, None] * (beta * (v - (k[:, None] * asked(state, g)).sum(0)))[None, :]
+        )
+
+    def columns(state, g):
+        return state * torch.exp(g)[None, :]
+
+    def rows(state, g):
+        return state * torch.exp(g)[:, None]
+
+    mistakes = {
+        updated(columns, columns): "A gate belongs to a row of the state, and that fades columns.",
+        updated(lambda state, g: state, rows): "The state fades first, and then it is asked.",
+        updated(lambda state, g: state, lambda state, g: state): "Nothing has faded.",
+    }
     few = ("both signs", "one large number", "a NaN", "an infinity", "minus infinity")
     gates = tuple(f"{kind} in g" for kind in few)  # a gate is at most 0
     for case, D, equal in (("equal channels", 4, True), ("channels that differ", 3, False), ("16 channels", 16, False)):
         g = -t.positive(D)
         g = g * 0.0 - 0.5 if equal else g
         given = t.values(D, D), t.values(D, scale=0.3), t.values(D), g, t.random.uniform(0.2, 1.0)
-        t.compare(case, "one_token", want, *given, spare=gates)
+        t.compare(case, "one_token", want, *given, mistakes=mistakes, spare=gates)
     g = -t.positive(5)
     g[t.random.randint(1, 4)] = -float("inf")
     given = t.values(5, 5), t.values(5, scale=0.3), t.values(5), g, 0.5
@@ -70,7 +87,14 @@ def check(t):
 
 
 WRONG = (
-    ("channels that differ: out[0, 0] is",),
+    ("that fades columns",),
+    (
+        "The state fades first, and then it is asked",
+        "    state = state * tl.exp(g)[:, None]\n",
+        "",
+        "state + k[:, None] * u[None, :], mask=mask)",
+        "state * tl.exp(g)[:, None] + k[:, None] * u[None, :], mask=mask)",
+    ),
     ("equal channels: out[", "tl.exp(g)[:, None]", "g[:, None]"),
     (
         "channels that differ: out[",

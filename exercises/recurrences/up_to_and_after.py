@@ -70,12 +70,14 @@ def check(t):
             t.surrounded(g),
             half,
             name="upto, after",
+            note="A sum begins anew in each half, and `after` leaves the token's own gate out.",
             spare=few,
         )
     g = -t.positive(16)
     at = t.random.randint(4, 7)
     g[at] = -float("inf")
-    t.compare(f"-inf at token {at}", "factors", want, t.surrounded(g), 8, name="upto, after", spare=few)
+    note = "−∞ less −∞ is NaN, and so is 0 · −∞."
+    t.compare(f"-inf at token {at}", "factors", want, t.surrounded(g), 8, name="upto, after", spare=few, note=note)
 
 
 WRONG = (
@@ -83,7 +85,7 @@ WRONG = (
     ("8 tokens in halves of 4: after[0] is", "tl.where(offs % HALF == HALF - 1, 0.0, next_g)", "next_g"),
     ("8 tokens in halves of 4: after[0] is", "axis=1, reverse=True)", "axis=1)"),
     (
-        "-inf at token",
+        "−∞ less −∞ is NaN",
         "rest = tl.where(offs % HALF == HALF - 1, 0.0, next_g)",
         "rest = g",
         "axis=1, reverse=True), (BLOCK,))",

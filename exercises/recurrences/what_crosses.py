@@ -55,9 +55,18 @@ def check(t):
         lower = torch.tril(m, -1)
         return torch.stack([lower[at:, :at].sum() for at in range(T)])
 
+    def crossing(before, after):
+        """With the columns up to `before(t)` and the rows from `after(t)` on."""
+        return lambda m: torch.stack([torch.tril(m, -1)[after(t) :, : before(t)].sum() for t in range(len(m))])
+
+    mistakes = {
+        crossing(lambda t: t + 1, lambda t: t): "Gate t doesn't lie between token t and a later one: j < t.",
+        crossing(lambda t: t, lambda t: t + 1): "Gate t lies before token t: i = t counts.",
+    }
     few = ("an infinity", "minus infinity", "a NaN")  # of a difference of sums they make NaN elsewhere
     for T in (4, 32, t.random.randint(9, 31), 1, 16):
-        t.compare(t.counted(T, "token"), "gate_gradient", want, t.positive(T, T), name="dg", spare=few)
+        case = t.counted(T, "token")
+        t.compare(case, "gate_gradient", want, t.positive(T, T), name="dg", mistakes=mistakes, spare=few)
     note = "Only gate 3 is between tokens 2 and 3."
     m = t.positive(8, 8)
     m[3, 2] = 1e8
@@ -70,7 +79,12 @@ def check(t):
 
 WRONG = (
     ("100 million from token 2 to 3: dg is",),
-    ("4 tokens: dg[0] is", "i[None, :] < i[:, None], from_t", "i[None, :] <= i[:, None], from_t"),
+    (
+        "between token t and a later one",
+        "m = tl.where(i[:, None] > i[None, :], m, 0.0)\n"
+        "from_t = tl.cumsum(m, axis=0, reverse=True)\n"
+        "dg = tl.sum(tl.where(i[None, :] <= i[:, None], from_t, 0.0), axis=1)",
+    ),
     ("4 tokens: dg[", "tl.cumsum(m, axis=0, reverse=True)", "tl.cumsum(m, axis=0)"),
     ("4 tokens: dg[0] is", "tl.sum(tl.where(i[None, :] < i[:, None], from_t, 0.0), axis=1)", "tl.sum(from_t, axis=1)"),
 )

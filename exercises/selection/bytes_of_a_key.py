@@ -29,14 +29,20 @@ attention, is what is worth making smaller then."""
 
 
 def check(t):
+    mistakes = {
+        lambda D: (D + 4, D // 2 + D // 32): "The last group of numbers has a scale, too, if it is a shorter one.",
+        lambda D: (D, D // 2 + -(-D // 32)): "A key in eight bits has a scale of four bytes.",
+        lambda D: (D + 4, D // 2 + 4 * -(-D // 32)): "A scale of MXFP4 is one byte.",
+        lambda D: (D + 4, D + -(-D // 32)): "Two numbers of four bits are a byte.",
+    }
     for D in (128, 2, 32, 40, 64, 66, 2 * t.random.randint(1, 60), 2 * t.random.randint(60, 300)):
-        t.value("bytes_of_a_key", (D,), (D + 4, D // 2 + -(-D // 32)))
+        t.value("bytes_of_a_key", (D,), (D + 4, D // 2 + -(-D // 32)), mistakes=mistakes)
 
 
 WRONG = (
     ("bytes_of_a_key(128) is None, should be (132, 68)",),
     ("bytes_of_a_key(128) is (129, 68), should be (132, 68)", "D + 4", "D + 1"),
-    ("bytes_of_a_key(2) is (6, 1), should be (6, 2)", "(D + 31) // 32", "D // 32"),
+    ("is (6, 1), should be (6, 2). The last group of numbers has a scale, too", "(D + 31) // 32", "D // 32"),
 )
 RIGHT = (
     ("groups = -(-D // 32)\nreturn D + 4, D // 2 + groups",),

@@ -28,14 +28,20 @@ the price of the same bits each time."""
 
 
 def check(t):
+    mistakes = {
+        lambda T, K, W: (4 * T * K * W, 4 * T * K * W): "Rows are written, and then read again.",
+        lambda T, K, W: (4 * T * K * W, 2 * T * K * W): "A number in float32 has four bytes.",
+        lambda T, K, W: (8 * T * K * W, 8 * T * K * W): "An atomic sends each number once.",
+        lambda T, K, W: (2 * T * K * W, T * K * W): "Those are numbers. How many bytes has each?",
+    }
     drawn = tuple(t.random.randint(2, 50) for _ in range(3))
     for T, K, W in ((4096, 2048, 576), (1, 1, 1), (2, 3, 5), drawn):
-        t.value("bytes_moved", (T, K, W), (8 * T * K * W, 4 * T * K * W))
+        t.value("bytes_moved", (T, K, W), (8 * T * K * W, 4 * T * K * W), mistakes=mistakes)
 
 
 WRONG = (
     ("bytes_moved(4096, 2048, 576) is None, should be (38654705664, 19327352832)",),
-    ("bytes_moved(4096, 2048, 576) is (19327352832, ", "2 * 4 * T * K * W, 4", "4 * T * K * W, 4"),
+    ("Rows are written, and then read again", "2 * 4 * T * K * W, 4", "4 * T * K * W, 4"),
     ("bytes_moved(4096, 2048, 576) is (9663676416, ", "2 * 4 * T * K * W, 4", "2 * T * K * W, 4"),
 )
 RIGHT = (

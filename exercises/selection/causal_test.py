@@ -52,18 +52,21 @@ def check(t):
     def numbers(rows):
         return t.surrounded(torch.tensor(rows, dtype=torch.int32))
 
-    t.compare("full lists", "summed", want, t.values(3), numbers([[0, 0], [1, 0], [2, 0]]))
+    note = "Key 0 is a key, and a query sees the one at its own position."
+    t.compare("full lists", "summed", want, t.values(3), numbers([[0, 0], [1, 0], [2, 0]]), note=note)
     t.compare("a gap", "summed", want, t.values(3), numbers([[0, -1], [-1, 1], [2, 1]]))
     drawn = [[t.random.randint(-1, 5) for _ in range(8)] for i in range(6)]
+    note = "A key behind the query doesn't count."
+    t.compare("later keys", "summed", want, t.values(3), numbers([[1, 0], [2, 1], [0, 2]]), note=note)
     t.compare("lists of 8", "summed", want, t.values(6), numbers(drawn))
-    t.compare("later keys", "summed", want, t.values(3), numbers([[1, 0], [2, 1], [0, 2]]))
     t.compare("no key at all", "summed", want, t.values(2), numbers([[-1, -1], [-1, -1]]))
 
 
 WRONG = (
     ("a gap: ",),
-    ("full lists: out[0] is 0", "(j >= 0) & (j <= i)", "(j > 0) & (j <= i)"),
-    ("full lists: out[0] is 0", "(j >= 0) & (j <= i)", "(j >= 0) & (j < i)"),
+    ("Key 0 is a key", "(j >= 0) & (j <= i)", "(j > 0) & (j <= i)"),
+    ("the one at its own position", "(j >= 0) & (j <= i)", "(j >= 0) & (j < i)"),
+    ("A key behind the query doesn't count", "(j >= 0) & (j <= i)", "j >= 0"),
 )
 RIGHT = (
     ("(j >= 0) & (j <= i)", "(j != -1) & (j <= i)"),

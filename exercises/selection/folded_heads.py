@@ -60,14 +60,30 @@ def check(t):
         z = q @ k.T
         return (torch.where(z <= 0, torch.zeros_like(z), z) * weights[:, None]).sum(0)
 
+    def relu(z):
+        return torch.where(z <= 0, torch.zeros_like(z), z)
+
+    mistakes = {
+        lambda q, k, weights: relu(((q @ k.T) * weights[:, None]).sum(0)): "Each head has a ReLU of its own.",
+        lambda q, k, weights: relu((q @ k.T) * weights[:, None]).sum(0): (
+            "The ReLU comes before the weight: a negative weight makes a score smaller."
+        ),
+        lambda q, k, weights: ((q @ k.T) * weights[:, None]).sum(0): "That is the sum without any ReLU.",
+    }
     drawn = tuple(t.random.randint(2, 6) for _ in range(3))
-    for H, D, S in ((2, 2, 4), (1, 3, 5), (3, 5, 6), drawn):
-        t.compare(f"{H} heads of {D}, {S} keys", "scores", want, t.values(H, D), t.values(S, D), t.values(H))
+    for H, D, S in ((3, 5, 6), (1, 3, 5), (2, 2, 4), drawn):
+        arguments = t.values(H, D), t.values(S, D), t.values(H)
+        t.compare(f"{t.counted(H, 'head')} of {D}, {S} keys", "scores", want, *arguments, mistakes=mistakes)
 
 
 WRONG = (
-    ("2 heads of 2, 4 keys: out[",),
-    ("2 heads of 2, 4 keys: out[", "tl.where(z <= 0.0, 0.0, z)", "z"),
+    ("Each head has a ReLU of its own",),
+    ("That is the sum without any ReLU", "tl.where(z <= 0.0, 0.0, z)", "z"),
+    (
+        "The ReLU comes before the weight",
+        "weights * tl.where(z <= 0.0, 0.0, z)",
+        "tl.maximum(weights * z, 0.0)",
+    ),
     (
         "heads of",
         "score = tl.sum(weights * tl.where(z <= 0.0, 0.0, z), axis=0)",

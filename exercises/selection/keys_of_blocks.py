@@ -32,24 +32,39 @@ no causal mask that would hide them."""
 
 def check(t):
     cases = [([0], 4, 9), ([], 4, 9), ([2, 0], 4, 9), ([1], 3, 5), ([0], 1, 0), ([3, 1], 2, 7)]
+
+    def listed(blocks, size, last):
+        return [key for block in blocks for key in range(block * size, block * size + size) if key <= last]
+
+    def to_the_end(blocks, size, last):
+        chosen = {*blocks, last // size}
+        return [key for block in sorted(chosen) for key in range(block * size, block * size + size)]
+
+    mistakes = {
+        lambda blocks, size, last: listed(sorted({*blocks}), size, last): "The block with `last` in it is always read.",
+        lambda blocks, size, last: listed(sorted([*blocks, last // size]), size, last): "The own block is there twice.",
+        lambda blocks, size, last: listed([*blocks, last // size], size, last): "Keys are ascending, and each once.",
+        to_the_end: "No key behind `last` is seen.",
+    }
     for _ in range(5):
         size, last = t.random.randint(1, 5), t.random.randint(0, 30)
         own = last // size
         cases.append(([b for b in range(own, -1, -1) if t.random.randint(0, 1)], size, last))
     for blocks, size, last in cases:
         wanted = {key // size for key in range(last + 1)} & {*blocks, last // size}
-        t.value("keys_of_blocks", (blocks, size, last), [key for key in range(last + 1) if key // size in wanted])
+        keys = [key for key in range(last + 1) if key // size in wanted]
+        t.value("keys_of_blocks", (blocks, size, last), keys, mistakes=mistakes)
 
 
 WRONG = (
     ("keys_of_blocks([0], 4, 9) is None, should be [0, 1, 2, 3, 8, 9]",),
-    ("keys_of_blocks([0], 4, 9) is [0, 1, 2, 3], should be", "sorted({*blocks, last // size})", "sorted(blocks)"),
+    ("The block with `last` in it is always read", "sorted({*blocks, last // size})", "sorted(blocks)"),
     (
-        "keys_of_blocks([2, 0], 4, 9) is [0, 1, 2, 3, 8, 9, 8, 9], should be",
+        "The own block is there twice",
         "sorted({*blocks, last // size})",
         "sorted([*blocks, last // size])",
     ),
-    ("keys_of_blocks([0], 4, 9) is [0, 1, 2, 3, 8, 9, 10, 11], should be", " if key <= last", ""),
+    ("No key behind `last` is seen", " if key <= last", ""),
 )
 RIGHT = (
     ("return [key for key in range(last + 1) if key // size in {*blocks, last // size}]",),

@@ -67,12 +67,16 @@ def check(t):
     t.compare("2 rows of 5 scores", "log_sums", want, t.values(2, 5))
     first = t.surrounded(torch.tensor([[-inf] * 4 + [1.0, t.random.randint(-3, 3) / 2]]))
     t.compare("a first tile of none", "log_sums", want, first)
+    low = t.surrounded(torch.tensor([[-1000.0, -inf, -1001.0, -999.0, -inf]]))
+    note = "What the row begins with has to be lower than every score, and these are low."
+    t.compare("scores around -1000", "log_sums", want, low, note=note)
     t.compare("nothing at all", "log_sums", want, t.surrounded(torch.tensor([[-inf] * 6])))
 
 
 WRONG = (
     ("a first tile of none: out[0] is nan",),
     ("a gap: out[0] is", "row_sum * tl.exp(row_max - new_max)", "row_sum"),
+    ("these are low", "-3.4028234663852886e38", "0.0"),
     ("a gap: out[0] is nan", "-3.4028234663852886e38", 'float("inf")'),
 )
 RIGHT = (

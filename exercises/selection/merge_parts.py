@@ -43,15 +43,23 @@ def check(t):
             for part in (range(cut), range(cut, len(row)))
         ]
         cases.append((*parts, {at: row[at] for part in parts for at in part}, k))
+
+    def best(first, second, score, k, last=1):
+        return sorted(first + second, key=lambda at: (-score[at], last * at))[:k]
+
+    mistakes = {
+        best: "The positions come back in ascending order.",
+        lambda *given: sorted(best(*given, last=-1)): "Of equal scores the lower position comes first.",
+        lambda first, second, score, k: first[: k - k // 2] + second[: k // 2]: "All keys of both parts compete.",
+    }
     for first, second, score, k in cases:
-        order = sorted(first + second, key=lambda at, score=score: (-score[at], at))
-        t.value("merged", (first, second, score, k), sorted(order[:k]))
+        t.value("merged", (first, second, score, k), sorted(best(first, second, score, k)), mistakes=mistakes)
 
 
 WRONG = (
     ("merged([0, 2], [5, 6], ",),
     ("is [5, 2], should be [2, 5]", "    return sorted(best)", "    return sorted(best, reverse=True)"),
-    ("is [4], should be [1]", "(-score[position], position)", "(-score[position], -position)"),
+    ("Of equal scores the lower position comes first", "(-score[position], position)", "(-score[position], -position)"),
 )
 RIGHT = (
     ("both = sorted(first + second)\nreturn sorted(sorted(both, key=lambda at: -score[at])[:k])",),

@@ -29,6 +29,7 @@ def check(t):
     mistakes = {
         25: "That is the probability if the list were a set: a mask counts a key once.",
         20: "That is what one of the two copies has.",
+        0.4: "That is a fraction. In percent it is a hundred times as much.",
         50: "The sum has four terms: two of key 5, one of key 7, and one of key 9.",
     }
     t.number(40, mistakes, "Each copy adds the exponential of its score to the sum.")
@@ -38,6 +39,7 @@ WRONG = (
     ("answer is still None",),
     ("if the list were a set", "answer = 25"),
     ("one of the two copies", "answer = 20"),
+    ("That is a fraction", "answer = 2 / 5"),
     ("Each copy adds", "answer = 66"),
 )
 RIGHT = (

@@ -38,10 +38,12 @@ def check(t):
     mistakes = {
         23: "A negative zero equals zero: key 2 comes before the keys 4 and 6.",
         27: "Of equal scores the earlier key comes first.",
+        31: "Of equal scores the earlier key comes first.",
+        7: "Add the keys, not the scores.",
         13: "Six keys are selected: there is room for three of the zeros.",
         33: "The two keys below 0 aren't selected as long as there are zeros.",
     }
-    t.number(19, mistakes, "Add the keys, not the scores.")
+    t.number(19, mistakes, "Three keys have a score above 0. Which three of the zeros are selected beside them?")
 
 
 WRONG = (
@@ -49,6 +51,7 @@ WRONG = (
     ("A negative zero equals zero", "answer = 23"),
     ("the earlier key comes first", "answer = 27"),
     ("Add the keys, not the scores", "answer = 7"),
+    ("Which three of the zeros", "answer = 20"),
 )
 RIGHT = (
     ("answer = 19",),

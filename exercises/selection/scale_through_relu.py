@@ -5,7 +5,7 @@ times as large; all scales are positive. The score is that of the numbers:
 
     score[j] = sum over h of weights[h] * relu(sum over d of (sigma[h] * q[h, d]) * (kappa[j] * k[j, d]))
 
-`products` is what the codes give: `z = q @ k.T`, of shape (H, S), so nothing has to be decoded. Complete
+The products of the codes are there: `z = q @ k.T`, of shape (H, S), so nothing has to be decoded. Complete
 `scores(z, weights, sigma, kappa)`.
 """
 
@@ -57,17 +57,32 @@ def check(t):
         product = sigma[:, None] * kappa[None, :] * z
         return (torch.where(product <= 0, torch.zeros_like(product), product) * weights[:, None]).sum(0)
 
+    def scaled(by):
+        """What it would be with `by(sigma, kappa)` as the scales of the products, (H, S) or what broadcasts to it."""
+        return lambda z, weights, sigma, kappa: (
+            torch.where(z <= 0, torch.zeros_like(z), z) * weights[:, None] * by(sigma, kappa)
+        ).sum(0)
+
+    mistakes = {
+        scaled(lambda sigma, kappa: sigma[:, None]): "The scales of the keys are missing.",
+        scaled(lambda sigma, kappa: kappa[None]): "The scales of the heads are missing.",
+        scaled(lambda sigma, kappa: sigma[:, None] * kappa[0]): "That is the scale of key 0 for all keys.",
+    }
     drawn = (t.random.randint(2, 7), t.random.randint(2, 9))
     for H, S in ((1, 1), (2, 3), (5, 4), drawn):
         arguments = t.values(H, S), t.values(H), t.positive(H), t.positive(S)
         # A scale is positive, and of ordinary size.
-        t.compare(f"{H} heads, {S} keys", "scores", want, *arguments, spare=("* in sigma", "* in kappa"))
+        spare = ("* in sigma", "* in kappa")
+        t.compare(
+            f"{t.counted(H, 'head')}, {t.counted(S, 'key')}", "scores", want, *arguments, mistakes=mistakes, spare=spare
+        )
 
 
 WRONG = (
-    ("1 heads, 1 keys: out[0] is",),
-    ("1 heads, 1 keys: out[0] is", " * tl.load(kappa_ptr + j)", ""),
-    ("2 heads, 3 keys: out[", "tl.load(kappa_ptr + j)", "tl.load(kappa_ptr)"),
+    ("1 head, 1 key: out[0] is",),
+    ("The scales of the keys are missing", " * tl.load(kappa_ptr + j)", ""),
+    ("The scales of the heads are missing", "weights * sigma * left", "weights * left"),
+    ("That is the scale of key 0 for all keys", "tl.load(kappa_ptr + j)", "tl.load(kappa_ptr)"),
 )
 RIGHT = (
     ("weights * sigma * left", "weights * (sigma * left)"),

@@ -64,7 +64,8 @@ def check(t):
 
     t.compare("ordinary numbers", "order_of", want, t.values(17), exact=True)
     t.compare("zeros and infinities", "order_of", want, floats(0.0, -0.0, inf, -inf, 1e-45, -1e-45), exact=True)
-    t.compare("a NaN", "order_of", want, floats(1.0, nan, -2.0), exact=True)
+    note = "A comparison with NaN is never true, not even of NaN with itself."
+    t.compare("a NaN", "order_of", want, floats(1.0, nan, -2.0), exact=True, note=note)
     t.compare("a NaN with a sign", "order_of", want, signed(floats(-1.0, nan, -2.0)), exact=True)
 
 

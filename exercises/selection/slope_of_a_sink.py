@@ -50,13 +50,23 @@ def check(t):
     def want(sink, lse, delta):
         return -(torch.exp(sink - lse) * delta).sum().view(1)
 
+    def other(share):
+        return lambda sink, lse, delta: (torch.exp(sink - lse) * share(delta)).sum().view(1)
+
+    mistakes = {
+        other(lambda delta: 1 + 0 * delta): "That is the probability. What is it multiplied by?",
+        other(lambda delta: delta): "What the value gets comes first, and D is subtracted.",
+        other(lambda delta: 1 - delta): "A value that isn't there gets 0.",
+    }
     for n in (1, 2, 5, t.random.randint(6, 12)):
-        t.compare(t.counted(n, "row"), "slope", want, t.values(1), t.values(n), t.values(n), spare=("*",))
+        given = t.values(1), t.values(n), t.values(n)
+        t.compare(t.counted(n, "row"), "slope", want, *given, mistakes=mistakes, spare=("*",))
 
 
 WRONG = (
-    ("1 row: out[0] is",),
-    ("1 row: out[0] is", "-tl.exp(sink - lse) * delta", "tl.exp(sink - lse) * delta"),
+    ("That is the probability. What is it multiplied by?",),
+    ("and D is subtracted", "-tl.exp(sink - lse) * delta", "tl.exp(sink - lse) * delta"),
+    ("A value that isn't there gets 0", "-tl.exp(sink - lse) * delta", "tl.exp(sink - lse) * (1.0 - delta)"),
     ("1 row: out[0] is", "-tl.exp(sink - lse) * delta", "-tl.exp(lse - sink) * delta"),
 )
 RIGHT = (

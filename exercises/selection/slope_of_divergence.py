@@ -50,16 +50,21 @@ def check(t):
     def want(x, p):
         return torch.softmax(x, 0) * p.sum() - p
 
+    mistakes = {
+        lambda x, p: torch.softmax(x, 0) - p: "That is right for a `p` that adds up to 1.",
+        lambda x, p: torch.softmax(x, 0) - p / p.sum(): "`p` stays as it is, whatever it adds up to.",
+        lambda x, p: p - torch.softmax(x, 0) * p.sum(): "That is the slope of what is lost, with the other sign.",
+    }
     for n in (1, 2, 5, 8, t.random.randint(9, 20)):
-        t.compare(t.counted(n, "key"), "slope", want, t.values(n), t.positive(n), spare=("*",))
+        t.compare(t.counted(n, "key"), "slope", want, t.values(n), t.positive(n), mistakes=mistakes, spare=("*",))
     p = t.positive(6)
     t.compare("a target of sum 1", "slope", want, t.values(6), p / p.sum(), spare=("*",))
 
 
 WRONG = (
-    ("1 key: out[0] is",),
-    ("2 keys: out[0] is", "rho * tl.sum(p, axis=0) - p", "rho - p / tl.sum(p, axis=0)"),
-    ("2 keys: out[0] is", "rho * tl.sum(p, axis=0) - p", "p - rho * tl.sum(p, axis=0)"),
+    ("That is right for a `p` that adds up to 1",),
+    ("`p` stays as it is", "rho * tl.sum(p, axis=0) - p", "rho - p / tl.sum(p, axis=0)"),
+    ("with the other sign", "rho * tl.sum(p, axis=0) - p", "p - rho * tl.sum(p, axis=0)"),
 )
 RIGHT = (
     ("slope = tl.sum(p, axis=0) * rho - p",),

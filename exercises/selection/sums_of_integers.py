@@ -34,16 +34,26 @@ def check(t):
     cases = [[0.5, 0.25], [], [unit * 0.6, unit * 0.6], [1.0, unit * 0.4, unit * 0.4, unit * 0.4], [1e12, 1.0, -1e12]]
     for _ in range(3):
         cases.append([t.random.randint(-(10**9), 10**9) / 3e6 for _ in range(t.random.randint(3, 8))])
+    mistakes = {
+        lambda parts: round(sum(parts) * 2**20) / 2**20: "Each part is rounded before anything is added.",
+        lambda parts: sum(int(part * 2**20) for part in parts) / 2**20: "`int` cuts off, `round` goes to the nearest.",
+        lambda parts: sum(parts): "Nothing was rounded.",
+        lambda parts: sum(round(part * 2**20) for part in parts): "That is the sum in units of 2⁻²⁰.",
+    }
     for parts in cases:
         expected = 0
         for part in parts:
             expected += round(part * 2**20)
-        t.value("total", (parts,), expected / 2**20)
+        t.value("total", (parts,), expected / 2**20, mistakes=mistakes)
 
 
 WRONG = (
     ("total([0.5, 0.25]) is None, should be 0.75",),
-    ("should be", "sum(round(part * 2**20) for part in parts) / 2**20", "round(sum(parts) * 2**20) / 2**20"),
+    (
+        "Each part is rounded before",
+        "sum(round(part * 2**20) for part in parts) / 2**20",
+        "round(sum(parts) * 2**20) / 2**20",
+    ),
     ("total([0.5, 0.25]) is", "/ 2**20", "/ 2**19"),
 )
 RIGHT = (

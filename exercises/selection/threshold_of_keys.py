@@ -28,6 +28,15 @@ above a threshold is what a GPU does well: every thread counts some, and nobody 
 
 
 def check(t):
+    mistakes = {
+        lambda numbers, k: (sorted(numbers)[-k], numbers.count(sorted(numbers)[-k])): (
+            "So many of the numbers are at the threshold. How many of them are kept?"
+        ),
+        lambda numbers, k: (sorted(numbers)[-k], sum(n > sorted(numbers)[-k] for n in numbers)): (
+            "So many lie above the threshold. How many places do they leave?"
+        ),
+        lambda numbers, k: (sorted({*numbers})[-min(k, len({*numbers}))], 0): "Equal numbers have a place each.",
+    }
     drawn = []
     for _ in range(6):
         numbers = [t.random.randint(0, 5) for _ in range(t.random.randint(2, 12))]
@@ -36,13 +45,13 @@ def check(t):
     for numbers, k in (*fixed, *drawn):
         found = sorted(numbers)[len(numbers) - k]
         above = len([number for number in numbers if number > found])
-        t.value("threshold_and_left", (numbers, k), (found, k - above))
+        t.value("threshold_and_left", (numbers, k), (found, k - above), mistakes=mistakes)
 
 
 WRONG = (
     ("threshold_and_left([7, 3, 7, 1, 7], 2) is None, should be (7, 2)",),
     (
-        "threshold_and_left([7, 3, 7, 1, 7], 2) is (7, 3), should be (7, 2)",
+        "is (7, 3), should be (7, 2). So many of the numbers are at the threshold",
         "k - sum(number > threshold",
         "sum(number == threshold",
     ),

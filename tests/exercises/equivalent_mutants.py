@@ -24,11 +24,6 @@ _LISTED = {
             'steps_kernel: x = tl.load(x_ptr + row * N + n, mask=n < N, other=0.0) @51: 0.0 -> float("nan")',
         ],
     },
-    "model/mirrored_tile": {
-        "a tile above the diagonal is computed, and not stored": [
-            "gram_kernel: for k in range(0, tl.where(lower, K, 0), BLOCK_K): @18: tl.where(lower, K, 0) -> (K)"
-        ],
-    },
     "selection/leading_none": {
         "one more is the same float": [
             "log_sums_kernel: row_max = tl.full((), -3.4028234663852886e38, tl.float32) @23: "

@@ -163,6 +163,31 @@ def test_messages_name_the_first_wrong_element(checks):
     assert told("same", lambda x: x * float("nan"), x[0]).startswith("case: y[0] is 1, should be nan")
 
 
+def test_a_result_of_a_common_mistake_is_told_as_that(checks, tmp_path):
+    mistakes = {lambda x: x / 2: "That is half of it.", lambda x: x.clone(): "Nothing was added."}
+    with pytest.raises(Failed, match=r"y\[0\] is .*\. Nothing was added\.$"):
+        checks.compare("case", "same", lambda x: x + 1, checks.values(5), kernel=False, name="y", mistakes=mistakes)
+    with pytest.raises(Failed, match=r"\. Another note$"):
+        mistakes.popitem()
+        checks.compare(
+            "case", "same", lambda x: x + 1, checks.values(5), kernel=False, note="Another note", mistakes=mistakes
+        )
+    returned = {lambda x: x: "That is x.", lambda x: [x, 0.5]: "That is a list."}
+    for given, said in ([1.0, 0.5], "should be 2. That is a list."), ([1.0, 0.6], "should be 2. A note."):
+        with pytest.raises(Failed) as failed:
+            Questions(_Returns(given)).value("f", (1.0,), 2.0, note="A note.", mistakes=returned)
+        assert str(failed.value).endswith(said)
+
+
+def test_a_mistake_in_three_digits_is_the_same_mistake():
+    for answer, said in (
+        ("1 / 9", "beside one of the short one"),
+        ("0.111", "beside one of the short one"),
+        ("0.12", "half"),
+    ):
+        assert said in marking.mark("operations/which_mean", f"answer = {answer}\n", 1).message
+
+
 def test_rounding_is_no_mistake_and_a_hundred_times_as_much_is_one(checks):
     x = checks.values(50)
     checks.compare("rounded", "same", lambda x: x * (1 + 2e-8), x, kernel=False)
