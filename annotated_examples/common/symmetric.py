@@ -46,11 +46,11 @@ def slots(programs, world):
     return 2 * programs * world
 
 
-def resident(wanted):
-    """At most one program for each SM, so that all are running at once."""
+def resident(wanted, spare=0):
+    """At most one program for each SM but `spare` of them, so that all are running at once."""
     if device.INTERPRET:
         return max(1, min(wanted, 4))
-    return max(1, min(wanted, torch.cuda.get_device_properties(device.DEVICE.index).multi_processor_count))
+    return max(1, min(wanted, torch.cuda.get_device_properties(device.DEVICE.index).multi_processor_count - spare))
 
 
 def symmetric_memory(numel, dtype=torch.float32, group=None, programs=None):

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -132,3 +133,15 @@ PRODUCT_MUTANTS = [
 @pytest.mark.parametrize("mutant", PRODUCT_MUTANTS, ids=str)
 def test_product_mutant(mutant, tmp_path):
     assert_caught(product, mutant, lambda broken: ranks.run(late_rows, 2, broken, seconds=20), tmp_path)
+
+
+def test_a_flag_finds_an_sm(monkeypatch):
+    """It is set by a kernel, for which the product's programs wait: they may not take all SMs."""
+    monkeypatch.setattr(device, "INTERPRET", False)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(multi_processor_count=132))
+    assert (product.resident(500), product.resident(500, spare=1), product.resident(7, spare=1)) == (132, 131, 7)
+    asked = []
+    monkeypatch.setattr(product, "resident", lambda wanted, spare=0: asked.append(spare) or 1)
+    monkeypatch.setattr(device, "INTERPRET", True)
+    product.all_gather_matmul(torch.ones(2, 16), torch.ones(16, 16))
+    assert asked[-1] == 1
