@@ -114,8 +114,8 @@ for texts, tokens in ((1, 1000), (1, 131072), (64, 1000), (64, 8192), (64, 13107
 # The first step is to let a *group* of query heads share one head of the cache. The group's queries are rows of one
 # tile, so the cache is read once for all of them.
 #
-# **Before you run it:** 32 heads of queries share 8 of the cache. How much less is read, and how many more operations
-# are there for each byte?
+# **Before you run it:** 8 heads of queries have 8 heads of the cache, and then they share 2. How much less is read, and
+# how many more operations are there for each byte?
 
 
 # %%
@@ -139,8 +139,8 @@ for heads in (8, 2):
 # %% [markdown]
 # A quarter of the bytes, and four times as many operations for each of them; the number of operations stays the same.
 # Four are still next to nothing. An H200 copies [[bench: device/copy]] and multiplies at [[bench: device/matrix]], so it
-# does nearly two hundred operations while a byte arrives. That is what is behind all of these steps: **decoding has
-# operations to spare, so spend them on bytes**.
+# does far more than a hundred operations while a byte arrives. That is what is behind all of these steps: **decoding
+# has operations to spare, so spend them on bytes**.
 #
 # The error is what bfloat16 leaves of any attention. Remember its size: the next steps are measured by it. What is lost
 # by sharing doesn't show in it. A model with fewer heads isn't an approximation to one with more. It is another model,
@@ -257,8 +257,8 @@ for name, scores in SCORERS.items():
     print(f"{name:24}" + "".join(f"{off:9.1e}{share:5.0%}" for off, share in row))
 
 # %% [markdown]
-# Beside each error stands how much of the attention the selected keys get. The best half is as good as everything: as in
-# real texts, most of the attention goes to few keys. But they have to be found. What isn't found is missing, and no later
+# Beside each error stands how much of the attention the selected keys get. The best half is as good as everything: here,
+# as is hoped of real texts, most of the attention goes to few keys. But they have to be found. What isn't found is missing, and no later
 # step brings it back. The crude indexer does better than chance, and that isn't enough. A real one is
 # [trained](../kernels/attention/indexer_loss.md) to imitate the attention, and then the model learns to live with its
 # choice.
@@ -351,8 +351,8 @@ for name, (normal, outliers) in offs.items():
 
 # %% [markdown]
 # For both formats with a step for each token. The step is as large as the largest number asks for, and to the other
-# channels few codes are left: with eight bits the error is now as large as with four bits before, and with four bits it
-# is larger than the result. A [rotation](../kernels/attention/quantized_cache.md) spreads an outlier over all channels.
+# channels few codes are left: with eight bits the error is now nearly as large as with four bits before, and with four
+# bits it is larger than the result. A [rotation](../kernels/attention/quantized_cache.md) spreads an outlier over all channels.
 # With a step for each channel it hardly matters. But a channel's step needs many tokens at once, so the newest keys
 # wait in sixteen bits until their page is full, and a token's codes depend on its neighbours in it.
 #
@@ -363,7 +363,7 @@ for name, (normal, outliers) in offs.items():
 #
 # [[figure: fewer/read]]
 #
-# A latent has as many bytes as eight heads in four bits, by chance exactly. It loses next to nothing of what
+# A latent has as many bytes as eight heads in four bits, by chance exactly. It takes nothing from what
 # the model computes, but the model has to be built with it. Bits can be taken from any model that is there already.
 # And steps can be combined: DeepSeek V3.2 selects from latents, whose 512 numbers FlashMLA keeps in eight bits and the 64
 # rotated ones in sixteen, 656 bytes in all.
