@@ -18,7 +18,7 @@ ALWAYS = ("sizes", "layouts", "magnitudes", "non-finite", "calls")
 ALWAYS += () if device.INTERPRET else ("repeats", "offsets")
 #: Of these one group in `make test`: the interpreter takes up to 18 s for one with 1037 tokens.
 LONG = ("causal_attention", "flash_attention", "gated_delta_rule", "gated_delta_rule_varlen", "linear_attention")
-LONG += ("kda", "kda_varlen", "linear_attention_varlen", "mla_attention", "rope")
+LONG += ("decode_attention", "kda", "kda_varlen", "linear_attention_varlen", "mla_attention", "rope", "select_keys")
 #: Of processor time for one trial: attention, with every access of 1037 tokens watched, takes more than a minute.
 SECONDS = 600.0
 

@@ -8,28 +8,18 @@ import functools
 import itertools
 import json
 import re
-import sys
 from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 
 from academy.site import pictures
-from tests.site.test_pictures import FAULTS
+from tests.site.test_pictures import FAULTS, scripts
+
+__all__ = ["scripts"]  # the fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs/figures"
-
-
-@pytest.fixture(scope="module")
-def scripts():
-    """docs/figures' scripts, by name, leaving nothing there that the site would publish."""
-    import importlib
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FIGURES))
-        patch.setattr(sys, "dont_write_bytecode", True)
-        yield importlib.import_module
 
 
 @pytest.fixture(scope="module")

@@ -111,8 +111,8 @@ def test_an_unknown_picture_is_reported():
         pictures.found(ROOT, "nowhere/none")
 
 
-def test_the_card_is_the_one_of_the_guide(figures):
-    card = figures("card")
+def test_the_card_is_the_one_of_the_guide(scripts):
+    card = scripts("card")
     table = (ROOT / "docs/guides/how-a-gpu-runs-triton.md").read_text("utf-8")
     table = table.partition("## From a program to threads")[0]
     rows = {row[0].split(",")[0]: row[1] for row in re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", table, re.M)}
@@ -127,7 +127,7 @@ def test_the_card_is_the_one_of_the_guide(figures):
 
 
 @pytest.fixture(scope="module")
-def figures():
+def scripts():
     """Imports a script of docs/figures by its name, leaving nothing there that the site would publish."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FIGURES))
@@ -135,15 +135,15 @@ def figures():
         yield importlib.import_module
 
 
-def test_the_marked_points_of_the_curves_are_where_the_slopes_vanish(figures):
-    gelu, silu = figures("curves").gelu().alt, figures("curves").silu().alt
+def test_the_marked_points_of_the_curves_are_where_the_slopes_vanish(scripts):
+    gelu, silu = scripts("curves").gelu().alt, scripts("curves").silu().alt
     assert f"steepest slope 1.129 at {2**0.5:.2f}" in gelu, "its second derivative is (2 - x²) times the normal density"
     least = 1.2784645  # where 1 + x (1 - sigmoid(x)) is zero
     assert f"least value {1 - least:.3f} at {-least:.2f}" in silu, "there SiLU is x + 1"
 
 
-def test_measurements_stay_inside_the_roofline(figures):
-    roofline = figures("hardware").roofline()
+def test_measurements_stay_inside_the_roofline(scripts):
+    roofline = scripts("hardware").roofline()
     dots = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4.5"', roofline.panels[0])
     assert len(dots) == len(roofline.facts["dots"]) > 15
     for x, y in dots:
