@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from academy.traces import faults, store
+from academy.traces import faults
 from academy.traces.faults import of_recording
 
 
@@ -197,14 +197,6 @@ def EXAMPLE():
 def test_other_orders_may_be_meant(record, x, like, body):
     path, recording = record(FLAT.format(x=x, like=like, body=body))
     assert recording.data["error"] is None and recording.data["warnings"] == []
-
-
-def test_no_kernel_of_the_project_is_warned_of():
-    files = store.kernel_files()
-    assert len(files) > 10
-    assert not {
-        path.stem: found for path, recording in store.load(files).items() if (found := recording.data["warnings"])
-    }
 
 
 def test_atomics_are_no_race(record):
