@@ -73,13 +73,15 @@ def orders():
     for which, kind in ((0, "a"), (1, "b")):
         plot.line([axes(q, operations(q)[which]) for q in points if operations(q)[which] >= 1e5], f"curve {kind}")
     plot.dot(*axes(equal, operations(equal)[0]))
-    plot.text(axes(equal, 1e5)[0] - 8, axes(equal, operations(equal)[0])[1] - 10, f"equal at {equal}", "small", "end")
+    plot.text(
+        axes(equal, 1e5)[0] - 8, axes(equal, operations(equal)[0])[1] - 10, f"they cross before {equal}", "small", "end"
+    )
     return Picture(
         "A key is the latent times a matrix, and a score is the query times the key. The matrix can be multiplied to the latent "
-        f"first (amber) or to the query first (blue). Up to {equal} queries a token the second takes fewer operations.",
+        f"first (amber) or to the query first (blue). With fewer than {equal} queries a token the second takes fewer operations.",
         f"Two chains of three factors: latent, matrix, query, multiplied from either end. A curve of operations against queries a "
         f"token: decompressed it starts at {short(operations(1)[0])} and grows slowly, absorbed it starts at "
-        f"{short(operations(1)[1])} and grows faster; they meet at {equal}.",
+        f"{short(operations(1)[1])} and grows faster; they cross just before {equal}.",
         [panel, plot],
     )
 

@@ -7,8 +7,6 @@ the query's own numbers up:
     z[h, j] = sum over d of q[h, d] * codes[j, d]        q_sum[h] = sum over d of q[h, d]
 
 Complete `scores(z, q_sum, step, lowest)`, which makes of these the products of the queries with the *keys*, (H, S).
-
-[[figure: quantized/folded]]
 """
 
 # %% solution

@@ -2,10 +2,8 @@
 
 Sinkhorn's rounds divide each column by its sum, then each row by its sum. Begin with this matrix of exponentials:
 
-| | |
-|---|---|
-| 1 | 3 |
-| 1 | 1 |
+    1  3
+    1  1
 
 What stands at the top left after one round? Put the number into `answer`.
 """

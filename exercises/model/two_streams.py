@@ -36,7 +36,7 @@ def check(t):
         "limit",
         (2.0, 0.0, 0.0, 0.0),
         1 / (1 + math.exp(-1)),
-        note="The ratio of products is the square of s / (1 - s).",
+        note="With s at the top left, the diagonals' products have the ratio s² / (1 - s)².",
     )
     t.value("limit", (0.0, 3.0, 0.0, 3.0), 0.5, note="A number that is added to a whole column cancels.")
     t.value("limit", (1.0, 1.0, -2.0, -2.0), 0.5, note="A number that is added to a whole row cancels.")
@@ -54,7 +54,7 @@ def check(t):
 
 WRONG = (
     ("limit(0, 0, 0, 0) is None",),
-    ("The ratio of products is the square", "(a + d - b - c) / 2", "(a + d - b - c)"),
+    ("the diagonals' products have the ratio", "(a + d - b - c) / 2", "(a + d - b - c)"),
     (
         "rounds get nowhere near the limit",
         "m = [[math.exp(a), math.exp(b)], [math.exp(c), math.exp(d)]]\nfor _ in range(500):\n"
@@ -62,7 +62,7 @@ WRONG = (
         "    m = [[x / sum(row) for x in row] for row in m]\nreturn m[0][0]",
     ),
     ("A number that is added to a whole column cancels", "(a + d - b - c) / 2", "(a - b) / 2"),
-    ("The ratio of products is the square", "-(a + d - b - c) / 2", "(a + d - b - c) / 2"),
+    ("the diagonals' products have the ratio", "-(a + d - b - c) / 2", "(a + d - b - c) / 2"),
 )
 RIGHT = (
     ("ratio = math.exp((a + d - b - c) / 2)\nreturn ratio / (1 + ratio)",),
