@@ -225,6 +225,14 @@ def steps_kernel(x_ptr, y_ptr, z_ptr, K, SPLIT: tl.constexpr):
 
 
 @triton.jit
+def row_kernel(x_ptr, out_ptr, N, STAGES: tl.constexpr):
+    acc = tl.zeros((1024,), tl.float32)
+    for start in tl.range(0, N, 1024, num_stages=STAGES):
+        acc += tl.load(x_ptr + start + tl.arange(0, 1024))
+    tl.store(out_ptr, tl.sum(acc))
+
+
+@triton.jit
 def one_word_kernel(out_ptr, seed, N: tl.constexpr, WORK: tl.constexpr):
     offsets = tl.program_id(0) * N + tl.arange(0, N)
     tl.store(out_ptr + offsets, tl.randint(seed, offsets) if WORK else offsets)
@@ -321,6 +329,11 @@ def main():
             for stages in (3, 4)
         ]
         for card in (80, 89, 90, 100, 120)
+    }
+    result["a loop without a product is pipelined"] = {
+        f"{stages} of the loop, {launched} of the launch": "cp.async"
+        in compiled(row_kernel, "*fp32 *fp32 i32", {"STAGES": stages}, num_stages=launched).asm["ptx"]
+        for stages, launched in ((None, 4), (3, 1))
     }
     functions = ("log", "exp", "exp2", "libdevice.exp", "quotient", "fast_dividef")
     result["of each element"] = {which: of_each_element(which) for which in functions}

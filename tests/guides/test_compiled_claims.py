@@ -99,6 +99,12 @@ def test_a_loop_has_a_buffer_for_each_stage_on_hopper_and_the_b200_and_one_less_
     )
 
 
+def test_a_loop_without_a_product_is_pipelined_only_if_it_asks():
+    found = counted()["a loop without a product is pipelined"]
+    assert found == {"None of the loop, 4 of the launch": False, "3 of the loop, 1 of the launch": True}
+    assert "A loop without a product is pipelined only if it asks for that itself" in said("docs/faq.md")
+
+
 def test_a_loop_is_split_for_the_b200_and_hardly_elsewhere():
     import triton
 
