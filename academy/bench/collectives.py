@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from academy.runtime.modes import DispatchMode
 
 #: Name of a dispatched operation -> name of the collective, and which of its arguments holds the payload.
 _KINDS = (
@@ -54,17 +55,12 @@ class Call:
     payload: int
 
 
-class Traffic(TorchDispatchMode):
+class Traffic(DispatchMode):
     """Collects the collectives of this process, in `calls`; forward, and backward if that runs inside of it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Keeping PyTorch's compiler away would import it: two seconds."""
-        return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))

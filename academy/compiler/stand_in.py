@@ -25,12 +25,12 @@ import numpy
 import torch
 import triton.testing
 from torch.autograd.function import BackwardCFunction
-from torch.overrides import TorchFunctionMode
 from triton.backends.compiler import GPUTarget
 
 from academy.book.layout import KERNELS, ROOT
 from academy.compiler import cards
 from academy.compiler.cards import Card
+from academy.runtime.modes import FunctionMode
 
 _HERE = torch.device("cuda", 0)
 #: What stands in where kernels are interpreted: with few SMs, so that a persistent kernel takes more than one tile.
@@ -202,17 +202,12 @@ def _is_foreign(path: str) -> bool:
     return not path.startswith(("<", *_OWN))
 
 
-class _OnTheCard(TorchFunctionMode):
+class _OnTheCard(FunctionMode):
     """Tensors in ordinary memory say that they are on the card, and are made there when the card is asked for."""
 
     def __init__(self, asks: Callable[[types.FrameType], bool]):
         super().__init__()
         self.asks = asks
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Keeping PyTorch's compiler away would import it: two seconds."""
-        return False
 
     def __torch_function__(self, function, kinds, args=(), kwargs=None):
         if function in _ATTRIBUTES:

@@ -28,12 +28,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from academy.exact import array
 from academy.exact import residues as r
 from academy.exact.array import Numbers
 from academy.exact.memory import Memory
+from academy.runtime.modes import DispatchMode
 
 _MOVES = frozenset(
     """clone copy contiguous _to_copy cat stack index index_select gather take scatter index_put index_copy masked_fill
@@ -65,17 +65,12 @@ _EMPTY = frozenset("empty empty_like empty_strided new_empty new_empty_strided r
 _CHOSEN = {"max": True, "amax": True, "min": False, "amin": False}
 
 
-class Carrier(TorchDispatchMode):
+class Carrier(DispatchMode):
     """While it is entered, PyTorch's operations carry residues. lost: as in `triton.Following`."""
 
     def __init__(self, memory: Memory):
         super().__init__()
         self.memory, self.lost = memory, Counter[str]()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """False: PyTorch need not import its compiler, which takes seconds, to keep out of this."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}

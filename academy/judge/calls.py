@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from academy.judge import elements, verdict, writes
 from academy.judge.findings import Remark, Wrong
+from academy.runtime.modes import DispatchMode
 
 #: Of `trying`, which imports this.
 Attempt: TypeAlias = Any
@@ -187,16 +187,12 @@ def afterwards(attempt: Attempt) -> None:
                     "returned is gone, anew in each call: memory runs out")  # fmt: skip
 
 
-class _Made(TorchDispatchMode):
+class _Made(DispatchMode):
     """New storages of meanwhile: of no tensor that an operation is given, as a view is and what is written in place."""
 
     def __init__(self) -> None:
         super().__init__()
         self.storages: list[StorageWeakRef] = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))

@@ -9,7 +9,8 @@ import mmap
 from collections.abc import Iterator
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from academy.runtime.modes import DispatchMode
 
 #: Bytes before and after each tensor.
 WIDTH = 1 << 17
@@ -26,7 +27,7 @@ _NAN = {
 }
 
 
-class Fences(TorchDispatchMode):
+class Fences(DispatchMode):
     """Inside `with Fences() as fences:`, new tensors lie between fences; what is not written is NaN.
 
     A fence reads as NaN, or as the largest integer, so that a read outside poisons the result. `fences.broken()` tells
@@ -42,11 +43,6 @@ class Fences(TorchDispatchMode):
         super().__init__()
         self._walls = walls
         self._fences: list[tuple[torch.Tensor, torch.dtype]] = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Keeping PyTorch's compiler away would import it, two seconds, and cost something at each operation."""
-        return False
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from academy.judge import elements
+from academy.runtime.modes import DispatchMode, FunctionMode
 
 
 @contextlib.contextmanager
@@ -26,7 +25,7 @@ def in_float64_throughout() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-class _Wide(TorchFunctionMode):
+class _Wide(FunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         wide = lambda value: torch.float64 if value is torch.float32 else value  # noqa: E731
         function = torch.Tensor.double if function is torch.Tensor.float else function
@@ -44,7 +43,7 @@ def _table() -> Any:
     return table
 
 
-class Steps(TorchDispatchMode):
+class Steps(DispatchMode):
     """What is called within, and its backward pass. PyTorch's fused code for a CPU sometimes gives a NaN where the
     steps give an infinity or a number.
 
@@ -56,11 +55,6 @@ class Steps(TorchDispatchMode):
         super().__init__()
         self.eps, self.table = eps, _table()
         self.generator = torch.Generator().manual_seed(seed)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Keeping PyTorch's compiler away would import it: two seconds in each process that finds a fault."""
-        return False
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = self.table.get(operation, operation)(*args, **(kwargs or {}))

@@ -20,10 +20,10 @@ from unittest import mock
 import numpy as np
 import torch
 import triton.language as tl
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from academy.command import trouble
 from academy.interpreter.internals import interpreter
+from academy.runtime.modes import DispatchMode
 
 #: Seconds of processor time that the programs of one launch may take.
 SECONDS = 1.5
@@ -33,12 +33,8 @@ _OPERATORS = {"mul": (np.multiply, "product"), "add": (np.add, "sum"), "sub": (n
 _METHODS = [("mul", "__mul__"), ("mul", "__rmul__"), ("add", "__add__"), ("add", "__radd__"), ("sub", "__sub__")]
 
 
-class _Answers(TorchDispatchMode):
+class _Answers(DispatchMode):
     """What the host code reads of a tensor that isn't there: nothing is wrong with it (`if (x < 0).any(): raise`)."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function is torch.ops.aten._local_scalar_dense.default:

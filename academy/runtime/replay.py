@@ -44,16 +44,15 @@ from academy.runtime import launch
 from academy.runtime.device import ASKED
 from academy.runtime.autograd import forward_mode
 from academy.runtime.checks import peek_interpreter_stack
+from academy.runtime.modes import DispatchMode
 
 import triton  # isort: skip
 
 try:
     # What the compiler's guards are made of: dtype, device, shape, strides, flags of several tensors in a microsecond.
     from torch._C._dynamo.guards import TensorGuards
-    from torch.utils._python_dispatch import TorchDispatchMode
-except ImportError:  # the playground's torch has neither, another version may lack one: then nothing is replayed
+except ImportError:  # the playground's torch has none, and another version may lack them: then nothing is replayed
     TensorGuards = None  # type: ignore[misc,assignment]
-    TorchDispatchMode = object
 
 _PLAIN = {int, float, bool, str, torch.dtype, type(None)}
 #: Every address in a key is taken modulo this: decisions about alignment are made up to two cache lines.
@@ -276,7 +275,7 @@ def record(recorder: _Recorder, function: Callable, arguments: tuple, named: dic
             return result, "no"
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(DispatchMode):
     """Writes down operations and launches. A *root* is a tensor that an address is counted from: an argument, or what
     an operation has made."""
 
@@ -292,10 +291,6 @@ class _Recorder(TorchDispatchMode):
         self.memory: dict[int, list[int]] = {}
         for number, tensor in enumerate(tensors):
             self.memory.setdefault(_memory(tensor), []).append(number)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from academy.runtime.modes import DispatchMode
 from academy.traces.memory import GUARD
 
 
-class NativeMemory(TorchDispatchMode):
+class NativeMemory(DispatchMode):
     """Inside `with NativeMemory() as watched:`, memory allocated without a value holds 0xFF in every byte.
 
     In every floating dtype that is a NaN which no arithmetic produces, so an element still holding it was never
@@ -30,11 +30,6 @@ class NativeMemory(TorchDispatchMode):
         self._fresh: dict[int, torch.Tensor] = {}  # kept alive, so that no address is used twice
         self._files: dict[int, int] = {}  # address of a storage -> descriptor of its memory file, open during a launch
         self._behind: dict[int, torch.UntypedStorage] = {}  # address of a window -> the storage that it stands for
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled while kernels are watched, and keeping the compiler away would import it: two seconds."""
-        return False
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))

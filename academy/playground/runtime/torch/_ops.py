@@ -357,7 +357,9 @@ def roll(input, shifts, dims=None):
     return track(out, [input], lambda up: (roll(up, back, dims),))
 
 
-def repeat_interleave(input, repeats, dim):
+def repeat_interleave(input, repeats=None, dim=None):
+    if repeats is None:  # each index as often as its number says
+        return new(np.repeat(np.arange(len(input.numbers)), input.numbers), int64)
     dim %= input.dim()
     shape = input.shape
     wide = input.unsqueeze(dim + 1).expand(*shape[: dim + 1], repeats, *shape[dim + 1 :])
