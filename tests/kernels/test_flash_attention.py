@@ -4,8 +4,6 @@
 
 import functools
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -159,18 +157,7 @@ def test_check_passes(module):
 
 
 test_mutant_of_the_lesson_is_caught = harness.mutant_test(lesson, MUTANTS, check)
-
-
-@pytest.mark.parametrize("mutant", harness.mutant_parameters(COMMON_MUTANTS))
-def test_mutant_of_a_shared_function_is_caught(mutant, tmp_path, monkeypatch):
-    """The lesson, imported again beside a broken copy of what it shares with decode."""
-    broken = harness.mutated(common, mutant, tmp_path)
-    monkeypatch.setitem(sys.modules, common.__name__, broken)
-    code = harness.code_of(Path(lesson.__file__).read_text("utf-8"))
-    again = harness.import_source(code, "flash_attention", tmp_path)
-    assert again.load_tile is broken.load_tile
-    with pytest.raises((AssertionError, RuntimeError, ValueError)):
-        check(again)
+test_mutant_of_a_shared_function_is_caught = harness.mutant_test(common, COMMON_MUTANTS, check, within=lesson)
 
 
 # ---------------------------------------------------------------- values and gradients
@@ -337,15 +324,6 @@ def test_offsets_that_make_no_sense(module, offsets):
     assert torch.equal(o[0, 0].isfinite().all(-1).cpu(), covered)
 
 
-def test_a_longest_sequence_that_is_longer(module):
-    inputs = packed([5, 20], [5, 20])
-    with pytest.raises(ValueError, match="max_seqlen_q must be at least the longest sequence, 20, got 19"):
-        common.check_offsets("cu_seqlens_q", inputs["cu_seqlens_q"], 25, "max_seqlen_q", 19)
-    if device.INTERPRET:
-        with pytest.raises(ValueError, match="max_seqlen_k"):
-            module.flash_attention_varlen(**inputs, max_seqlen_k=3)
-
-
 # ---------------------------------------------------------------- random configurations
 
 
@@ -377,3 +355,14 @@ test_errors = harness.refused_test(
     dict.fromkeys("qkv", torch.ones(1, 2, 3, 8)),
     lesson.flash_attention, fast.flash_attention,
 )  # fmt: skip
+
+
+test_a_longest_sequence_that_is_longer = harness.refused_test(
+    "change, error, message",
+    [
+        (dict(max_seqlen_q=19), ValueError, "max_seqlen_q must be at least the longest sequence, 20, got 19"),
+        (dict(max_seqlen_k=3), ValueError, "max_seqlen_k must be at least the longest sequence, 20, got 3"),
+    ],
+    packed([5, 20], [5, 20]),
+    *(each.flash_attention_varlen for each in (lesson, fast)),
+)

@@ -199,23 +199,29 @@ def test_a_kept_launch_is_the_same_launch():
             assert ran is plain and torch.equal(out, expected)
 
 
-@gpu
-def test_random_launches_of_two_threads_on_two_streams():
-    launch.forget()
+def on_two_streams(work, seeds):
+    """`work`, in two threads at the same time, each with a stream of its own."""
     failed = []
 
-    def work(seed):
+    def one(seed):
         try:
             with torch.cuda.stream(torch.cuda.Stream()):
-                compare(random.Random(seed), 150)
+                work(random.Random(seed))
                 torch.cuda.current_stream().synchronize()
         except BaseException as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in (10, 11)]
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=one, args=(seed,)) for seed in seeds]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert not failed
+
+
+@gpu
+def test_random_launches_of_two_threads_on_two_streams():
+    launch.forget()
+    on_two_streams(lambda choose: compare(choose, 150), (10, 11))
 
 
 @gpu
@@ -263,26 +269,16 @@ def test_a_prepared_launch_in_a_cuda_graph():
 
 @gpu
 def test_prepared_launches_of_two_threads_on_two_streams():
-    failed, shared = [], [torch.randn(n, 256, device="cuda") for n in (3, 64, 65)]
+    shared = [torch.randn(n, 256, device="cuda") for n in (3, 64, 65)]
 
-    def work(seed):
-        try:
-            choose = random.Random(seed)
-            with torch.cuda.stream(torch.cuda.Stream()):
-                for _ in range(300):
-                    x = choose.choice(shared)
-                    got, expected = layernorm.layernorm(x), torch.nn.functional.layer_norm(x, (256,))
-                    torch.cuda.current_stream().synchronize()
-                    if not torch.allclose(got, expected, atol=1e-4):
-                        failed.append(tuple(x.shape))
-        except BaseException as error:
-            failed.append(error)
+    def work(choose):
+        for _ in range(300):
+            x = choose.choice(shared)
+            got, expected = layernorm.layernorm(x), torch.nn.functional.layer_norm(x, (256,))
+            torch.cuda.current_stream().synchronize()
+            assert torch.allclose(got, expected, atol=1e-4), tuple(x.shape)
 
-    torch.cuda.synchronize()
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    assert not failed
+    on_two_streams(work, (1, 2))
 
 
 def test_a_call_is_repeated_where_only_the_context_was_missing(monkeypatch):

@@ -10,9 +10,9 @@ The traps of eight-bit training, and the check or mutant ("…") that holds each
    PyTorch's products without it, on a card as well.
 5. The bias' gradient from codes: `bias_gets_a_plain_sum`.
 6. Gradients of zeros, or of one number with strides of zero: `gradients_of_zero_and_of_one`.
-7. One row, 130 rows, 24 columns, three dimensions: `several_blocks`, `test_shapes`.
+7. One row, 130 rows, 24 columns, three dimensions, none: `several_blocks`, `test_hostile_inputs` of the judge.
 8. A frozen input or weight is computed all the same: `what_is_not_wanted_is_not_computed`, "always both".
-9. A weight that changes between the passes: `test_a_weight_that_was_changed_is_noticed`,
+9. A weight that changes between the passes: `test_right_or_refused`,
    `gradients_of_what_was_multiplied`.
 10. Scales of earlier steps: history of a layer that didn't run, `a_layer_that_did_not_run_forgets_nothing`; an infinite
     scale, `nothing_to_learn_from_changes_nothing`, "an infinite scale"; no saturation at the first step,
@@ -309,17 +309,6 @@ def gradients_of_what_was_multiplied(module):
         assert all(torch.equal(one, other) for one, other in zip(*found))
 
 
-@pytest.mark.parametrize("shape", [(21,), (2, 3, 21), (0, 21), (4, 0)], ids=str)
-def test_shapes(shape):
-    for recipe in RECIPES:
-        x, weight = leaf(randn(*shape)), leaf(randn(9, shape[-1]))
-        y = lesson.float8_linear(x, weight, recipe=recipe)
-        assert y.shape == (*shape[:-1], 9)
-        y.sum().backward()
-        assert x.grad.shape == x.shape and weight.grad.shape == weight.shape
-        assert bool(weight.grad.any()) == bool(x.numel()) and not (0 in shape and y.any())
-
-
 DELAYED = [
     first_step_as_without_a_state,
     under_older_scales,
@@ -400,16 +389,6 @@ def test_sums_of_halves_are_rounded_once():
         exact = dy.bfloat16().double().t() @ inputs["x"].bfloat16().double()
         worst = (found - exact).abs().max() / exact.abs().max()
         assert worst <= {torch.float32: 2e-6}.get(dtype, torch.finfo(dtype).eps), dtype
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_a_weight_that_was_changed_is_noticed(recipe):
-    inputs = {name: leaf(value) for name, value in layer().items()}
-    y = lesson.float8_linear(**inputs, recipe=recipe)
-    with torch.no_grad():
-        inputs["weight"].mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.sum().backward()
 
 
 def test_the_same_bits_twice_and_other_ones_with_another_seed():

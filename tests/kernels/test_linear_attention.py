@@ -310,38 +310,21 @@ def test_narrow_values_are_padded(D, E, width):
 # ---------------------------------------------------------------- errors
 
 ONES = dict(q=(1, 3, 1, 8), k=(1, 3, 1, 8), v=(1, 3, 2, 9))
-
-
 test_errors = harness.refused_test(
     "change, error, message",
     [
-        (dict(q=[1.0]), TypeError, "q must be a torch.Tensor, got list"),
-        (dict(q=torch.ones(2, 3)), ValueError, "q must have 4 dimensions (B, T, H, D)"),
-        (dict(q=torch.ones(1, 3, 1, 8).double()), TypeError, "q must be one of float32, float16, bfloat16, got float64"),
-        (dict(k=torch.ones(1, 3, 1, 8).half()), TypeError, "k must have the dtype of q, float32, got float16"),
         (dict(k=torch.ones(1, 3, 1, 9)), ValueError, "k must have the shape of q, (1, 3, 1, 8), got (1, 3, 1, 9)"),
         (dict(v=torch.ones(1, 4, 2, 9)), ValueError, "v must have the tokens of q, (1, 3), got shape (1, 4, 2, 9)"),
         (dict(q=torch.ones(1, 3, 2, 8), k=torch.ones(1, 3, 2, 8), v=torch.ones(1, 3, 3, 8)), ValueError, "v must have a multiple of the heads of q, 2"),
         (dict(q=torch.ones(1, 3, 1, 257), k=torch.ones(1, 3, 1, 257)), ValueError, "q must have a head dimension of 1 to 256"),
         (dict(v=torch.ones(1, 3, 2, 257)), ValueError, "v must have a head dimension of 1 to 256"),
         (dict(g=torch.zeros(1, 3, 1)), ValueError, "g must have shape (1, 3, 2)"),
-        (dict(g=torch.zeros(1, 3, 2).half()), TypeError, "g must be one of float32, float32, got float16"),
-        (dict(scale="1"), TypeError, "scale must be a number, got str"),
-        (dict(scale=math.inf), ValueError, "scale must be finite"),
-        (dict(return_final_state=1), ValueError, "return_final_state must be one of True, False, got 1"),
+        (dict(g=torch.full((1, 3, 2), 0.5)), ValueError, "g must be at most 0, the logarithm of a decay, got 0.5"),
         (dict(initial_state=torch.zeros(1, 2, 9, 8)), ValueError, "initial_state must have shape (1, 2, 8, 9)"),
-        (dict(initial_state=torch.zeros(1, 2, 8, 9).half()), TypeError, "initial_state must be one of float32, got float16"),
     ],
     {name: torch.ones(shape) for name, shape in ONES.items()},
     module.linear_attention,
 )  # fmt: skip
-
-
-@pytest.mark.skipif(not device.INTERPRET, reason="a card is asked only with ACADEMY_DEBUG=1")
-def test_a_gate_above_zero():
-    arguments = {name: torch.ones(shape) for name, shape in ONES.items()}
-    with pytest.raises(ValueError, match="g must be at most 0, the logarithm of a decay, got 0.5"):
-        module.linear_attention(**arguments, g=torch.full((1, 3, 2), 0.5))
 
 
 test_varlen_errors = harness.refused_test(
