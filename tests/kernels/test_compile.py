@@ -165,28 +165,20 @@ def test_more_rows_than_a_grid_holds():
     assert_right_at_shapes(packed, (65_537, 24), (70_000, 24), (70_001, 40))
 
 
-@pytest.mark.gpu
-@needs_torchs_own_triton
-@pytest.mark.parametrize("each", SIZED, ids=str)
-def test_other_rows(each):
-    """At the second shape Dynamo compiles for any number of rows."""
-    assert_right_at_shapes(each, (6, 1000), (9, 1000), (3, 1000))
+#: At the second size of a dim Dynamo has a symbol for it. The last columns are long enough for softmax's chunks.
+OTHER_SHAPES = {
+    "rows": [(6, 1000), (9, 1000), (3, 1000)],
+    "columns": [(6, 1000), (6, 600), (6, 601), (6, 20000), (6, 50257)],
+    "both": [(6, 1000), (9, 600), (4, 601), (7, 20000)],
+}
 
 
 @pytest.mark.gpu
 @needs_torchs_own_triton
+@pytest.mark.parametrize("shapes", OTHER_SHAPES.values(), ids=OTHER_SHAPES)
 @pytest.mark.parametrize("each", SIZED, ids=str)
-def test_other_columns(each):
-    """From the second width on Dynamo has a symbol for it. The last ones are long enough for softmax's chunks."""
-    assert_right_at_shapes(each, (6, 1000), (6, 600), (6, 601), (6, 20000), (6, 50257))
-
-
-@pytest.mark.gpu
-@needs_torchs_own_triton
-@pytest.mark.parametrize("each", SIZED, ids=str)
-def test_other_rows_and_columns(each):
-    """Two symbols."""
-    assert_right_at_shapes(each, (6, 1000), (9, 600), (4, 601), (7, 20000))
+def test_other_shapes(each, shapes):
+    assert_right_at_shapes(each, *shapes)
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""cross_entropy, lesson and fast: loss, gradient at the labels and elsewhere, options, layouts, errors, mutants."""
+"""cross_entropy, lesson and fast: loss, gradient at the labels and elsewhere, labels, counts, in place, errors, mutants."""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 

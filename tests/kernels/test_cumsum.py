@@ -1,4 +1,4 @@
-"""recurrences/cumsum and fast/cumsum: values, gradients, the traps of running sums, hostile inputs, errors, mutants.
+"""recurrences/cumsum and fast/cumsum: the traps of running sums, parts of a row, errors, mutants.
 
 The traps of running sums in use, and the check or mutant ("…") that holds each:
 

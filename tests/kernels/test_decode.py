@@ -1,4 +1,4 @@
-"""decode_attention: splits and their merge, pages, lengths, groups, options, addresses, errors, mutants."""
+"""decode_attention: splits and their merge, pages, groups, options, addresses, errors, mutants."""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 

@@ -271,15 +271,6 @@ def test_unused_metadata_is_ignored():
     assert lesson.gemm(a, words, nan, zeros, **options).isfinite().all()
 
 
-def test_strided_words():
-    (a, words, scales, zeros), options = problem(4, 3)
-    wide = torch.randint(-(2**31), 2**31, (words.shape[0], 3 * words.shape[1]), dtype=torch.int32, device=DEVICE)
-    wide[:, 1::3] = words
-    for view in (wide[:, 1::3], harness.transposed(words)):
-        assert_right(lesson.gemm, (a, view, scales, zeros), options, data_contiguous=False)
-        assert_right(lesson.gemm, (a, view, scales, zeros), options)
-
-
 @st.composite
 def configurations(draw):
     W_nbits = draw(st.sampled_from(lesson.W_NBITS))

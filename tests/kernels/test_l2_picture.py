@@ -36,30 +36,6 @@ def test_every_tile_is_computed_once(rows, columns, group):
     assert sorted(lesson.program_order(rows, columns, group)) == [(m, n) for m in range(rows) for n in range(columns)]
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    harness.mutant_parameters(
-        [
-            Mutant("last group divided by GROUP_M", "tl.minimum(num_pid_m - first_pid_m, GROUP_M)", "GROUP_M"),
-            Mutant(
-                "columns swapped for rows in a group",
-                "pid_in_group // group_size_m",
-                "pid_in_group % group_size_m",
-                error="ValueError: order names a block twice",
-            ),
-            Mutant(
-                "no groups",
-                "num_pid_in_group = GROUP_M * num_pid_n",
-                "num_pid_in_group = num_pid_n",
-                error="ValueError: order names a block twice",
-            ),
-        ]
-    ),
-)
-def test_mutant_of_the_order_is_caught(mutant, tmp_path):
-    harness.assert_caught(tile_order, mutant, lambda broken: check(functools.partial(order, broken)), tmp_path)
-
-
 def test_rows_and_columns_stored_in_each_others_place(tmp_path):
     mutant = Mutant(
         "rows and columns exchanged",

@@ -1,4 +1,4 @@
-"""classics/layernorm and fast/layernorm: values, three gradients, long rows, hostile inputs, modules, errors, mutants."""
+"""classics/layernorm and fast/layernorm: parameters of another dtype or left out, modules, errors, mutants."""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
 

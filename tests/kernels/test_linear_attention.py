@@ -1,4 +1,4 @@
-"""linear_attention and linear_attention_varlen: values, states, all gradients, strong decay, borders, mutants.
+"""linear_attention and linear_attention_varlen: strong decay, large states, rounding, what compiles right, errors, mutants.
 
 The traps of such kernels in use, and the check or mutant ("…") that holds each:
 
