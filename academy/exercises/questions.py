@@ -24,6 +24,8 @@ AROUND = 16
 LANES = (1e30, -1e30)
 #: Arguments with at most so many numbers are shown in messages.
 _SHOWN = 12
+#: What is said where a NaN got lost.
+LOST = "What is made of a NaN has to be NaN: `tl.maximum` and `tl.minimum` take the other number"
 #: Functions that make a common mistake, each with what to say about it.
 Mistakes = dict[Callable, str] | None
 
@@ -255,6 +257,7 @@ class Questions:
                 if problem.startswith(f"{name}: "):  # no single element is to blame
                     said = f"each number of {name} is close, but all together are further off than rounding explains"
                     problem = f"{said}: {problem}"
+                note = note or (LOST if ", should be nan" in problem else "")
                 problem += self._with(function, arguments, problem, value)
                 for wrong, said in reversed((mistakes or {}).items()):  # the first one that fits
                     theirs, in_double = (_tuple(wrong(*given))[number] for given in (arguments, _double(arguments)))

@@ -57,7 +57,7 @@ def check(t):
         lambda length, T, H: seen(torch.arange(T * H) % H, length, T): "A row belongs to token `rows // H`.",
         lambda length, T, H: seen(T - 1 - torch.arange(T * H) // H, length, T): "The oldest token comes first.",
         lambda length, T, H: seen(torch.arange(T * H) // H - 1, length, T): "The last token sees all `length` keys.",
-        lambda length, T, H: (length - T + torch.arange(T * H) // H + 1).to(torch.int32): "None can't be fewer than 0.",
+        lambda length, T, H: (length - T + torch.arange(T * H) // H + 1).to(torch.int32): "A row sees at least 0 keys.",
     }
     drawn = (t.random.randint(9, 99), t.random.randint(2, 8), t.random.randint(2, 9))
     for length, T, H in ((9, 1, 3), (9, 2, 3), (7, 3, 1), (2, 4, 2), (0, 2, 2), (1, 1, 1), (40, 8, 5), drawn):
@@ -69,7 +69,7 @@ WRONG = (
     ("length 9, 2 tokens, 3 heads: out[0] is 9, should be 8",),
     ("A row belongs to token `rows // H`", "rows // H", "rows % H"),
     (
-        "None can't be fewer than 0",
+        "A row sees at least 0 keys",
         "tl.maximum(length - T + rows // H + 1, 0)",
         "length - T + rows // H + 1",
     ),

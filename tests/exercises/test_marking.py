@@ -179,6 +179,15 @@ def test_a_result_of_a_common_mistake_is_told_as_that(checks, tmp_path):
         assert str(failed.value).endswith(said)
 
 
+@pytest.mark.skipif(not device.INTERPRET, reason="compiled, results alone are compared")
+def test_a_lost_nan_is_told_as_that():
+    text = exercise_files.named("selection/folded_heads").solution
+    said = marking.mark(
+        "selection/folded_heads", text.replace("tl.where(z <= 0.0, 0.0, z)", "tl.maximum(z, 0.0)"), 1
+    ).message
+    assert "should be nan" in said and said.endswith("`tl.maximum` and `tl.minimum` take the other number"), said
+
+
 def test_a_mistake_in_three_digits_is_the_same_mistake():
     for answer, said in (
         ("1 / 9", "beside one of the short one"),
