@@ -76,7 +76,7 @@ HINTS = (
     "How many arrivals complete a phase is said once, where the barrier is initialised.",
 )
 WHY = """With a count of one, the first of the two readers completes the phase, and the copy overwrites what the other
-is still reading. If both arrive before the next phase is needed, the second arrival even counts for that one."""
+is still reading. The arrival of the second reader then completes another phase."""
 
 
 def check(t):

@@ -1,7 +1,7 @@
 """# Asked too early
 
-A product with a ring of buffers, in one group of warps. To gain time its author asks for the next tiles as soon as
-the product has been asked for. The result is right on most days. What has to come first?
+A product with a ring of buffers, in one group of warps. To gain time its author asks for the next tiles as soon as the
+product has been asked for. It is right as long as no copy is faster than a product. What has to come first?
 
 [[figure: below/ring]]
 """
@@ -66,7 +66,7 @@ PAGE = "learn/overlap.py"
 KIND = "find the bug"
 ORDER = 2
 HINTS = (
-    "`warpgroup_mma` returns at once. What do the tensor cores read, and until when?",
+    "With `is_async=True`, `warpgroup_mma` returns at once. What do the tensor cores read, and until when?",
     "The copy overwrites the buffer. It may begin when the product that reads it is done.",
 )
 WHY = """A copy into a buffer overwrites what a product reads, so the product has to be waited for first. The way to

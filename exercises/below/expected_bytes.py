@@ -55,8 +55,8 @@ HINTS = (
     "A tile has 16 x 64 elements, in the one case of four bytes, in the other of two.",
     "`desc.block_type.nbytes` are the bytes of a tile. (A tile at the edge counts in full: zeros arrive, too.)",
 )
-WHY = """A phase is complete when exactly the announced bytes have come. Too few, and it doesn't end either: the
-barrier is left with more bytes than it expects. On a GPU both are a kernel that hangs."""
+WHY = """A phase is complete when exactly the announced bytes have come. Announce too many, and the kernel hangs.
+Announce too few, and the phase may end with the first tile, so that the other is read too early."""
 
 
 def check(t):

@@ -1,6 +1,6 @@
 """# A fence in the wrong place
 
-`double(x)` has its wait, its fence and its `store_wait`, and still it is wrong on some days. Find the bug.
+`double(x)` has its wait, its fence and its `store_wait`, and still its result may be wrong. Find the bug.
 
 [[figure: below/doors]]
 """

@@ -1,7 +1,7 @@
 """# The copy that nobody waits for
 
-This kernel doubles its tiles, and every one of them comes out right. But it asks for more tiles than there are: at
-the end copies are still on their way, into shared memory that belongs to the next program by then. Find the bug.
+This kernel doubles its tiles, and every one of them comes out right. But it asks for more tiles than there are: at the
+end copies are still on their way, into shared memory that may belong to another program by then. Find the bug.
 
 [[figure: below/ring]]
 """
@@ -64,7 +64,8 @@ HINTS = (
     "`pred` is a switch. The bytes must not be announced either, and `ask` passes it on to both.",
 )
 WHY = """With fewer tiles than buffers some copies have nobody who waits for them. A test of the result can't see it.
-An official tutorial's persistent product has this bug: the last of its first loads has no `pred`."""
+Triton's tutorial on persistent Gluon kernels had this bug: behind its last tile it began one more load, without
+`pred`."""
 
 
 def check(t):

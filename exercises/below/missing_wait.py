@@ -1,7 +1,7 @@
 """# The tile that may not be there yet
 
-`double(x)` lets the TMA bring a tile of 16 x 64 into shared memory, doubles it, and sends it on its way out. In
-most orders of events the result is right. Find the bug.
+`double(x)` lets the TMA bring a tile of 16 x 64 into shared memory, doubles it, and sends it on its way out. In some
+orders of events the result is right. Find the bug.
 
 [[figure: below/phases]]
 
@@ -52,8 +52,8 @@ HINTS = (
     "`tma_load` starts a copy and returns at once. Which line reads what it brings?",
     "A barrier's first phase is number 0, so its parity is 0.",
 )
-WHY = """Nothing but a wait orders the TMA's write and the threads' read. The simulator says so in every schedule;
-a GPU says so on the day when memory is slow."""
+WHY = """Nothing but a wait orders the TMA's write and the threads' read. The simulator says so in every schedule. A GPU
+says nothing: the threads read what happens to be in shared memory, and a copy seldom is there at once."""
 
 
 def check(t):

@@ -1,9 +1,9 @@
 """# How many buffers fit?
 
-Each buffer of a product's ring holds a tile of `BLOCK_M` x `BLOCK_K`, one of `BLOCK_K` x `BLOCK_N`, and two barriers
-of 8 bytes. One tile of the result, `BLOCK_M` x `BLOCK_N`, leaves through shared memory as well. All elements take
-`itemsize` bytes. A program may have 227 KB. Write `most_buffers(BLOCK_M, BLOCK_N, BLOCK_K, itemsize)`: how many
-buffers fit? (None, if not even the result does: 0.)
+Each buffer of a product's ring holds a tile of `BLOCK_M` x `BLOCK_K`, one of `BLOCK_K` x `BLOCK_N`, and two barriers of
+8 bytes. One tile of the result, `BLOCK_M` x `BLOCK_N`, leaves through shared memory as well. All elements take
+`itemsize` bytes. On Hopper a program may have 227 KB. Write `most_buffers(BLOCK_M, BLOCK_N, BLOCK_K, itemsize)`: how
+many buffers fit? It returns 0 if not even the result does.
 
 [[figure: below/ring]]
 """

@@ -63,8 +63,8 @@ HINTS = (
     "With three buffers, tiles 0, 3 and 6 use buffer 0. Which number does each of these uses have?",
     "Use number `i // BUFFERS` of a buffer is phase `i // BUFFERS` of its barrier. A wait wants the parity only.",
 )
-WHY = """The buffer is the remainder, the phase the quotient. `wait` looks at the lowest bit alone, so `i // BUFFERS`
-without `& 1` does as well."""
+WHY = """The buffer is the remainder, the phase the quotient. PTX defines `wait` for the parities 0 and 1 only. The
+simulator takes `i // BUFFERS` without `& 1`, too, and Hopper's instruction looks at the lowest bit alone."""
 
 
 def check(t):

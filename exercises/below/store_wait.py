@@ -1,7 +1,7 @@
 """# The way out is used again
 
-Tiles come in through a ring, and all of them leave through one buffer. The result is right on most days. Find the
-line that is missing, and where it belongs.
+Tiles come in through a ring, and all of them leave through one buffer. Whether the result is right depends on who is
+faster. Find the line that is missing, and where it belongs.
 
 [[figure: below/doors]]
 """

@@ -87,9 +87,9 @@ HINTS = (
     "phase `t - 1`.",
     "So the one has the parity of `turns`, the other the opposite one.",
 )
-WHY = """Without the turn a partition would wait for a phase of `full` that lies two ahead. Its parity is that of an
-old phase, so the wait returns at once, and the tile isn't there. In a ring with one buffer it shows at once; with
-more it takes a longer run."""
+WHY = """Without the turn a partition may wait for a phase of `full` that comes after the next one. Only parities are
+compared, so an earlier phase ends the wait, and the tile isn't there. One buffer ends in a deadlock, two or three in a
+race. With four, every buffer belongs to one partition, and nothing goes wrong."""
 
 
 def check(t):

@@ -23,7 +23,7 @@ HINTS = (
     "A wave has 132 places, however few of them are used.",
 )
 WHY = """The second wave has 12 tiles, and 120 multiprocessors are idle. The product takes as long as one with 264
-tiles: stream-K and split-K avoid that."""
+tiles: stream-K and split-K can avoid that."""
 
 
 def check(t):

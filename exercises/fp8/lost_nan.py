@@ -43,8 +43,8 @@ HINTS = (
     "is NaN?",
     "`.to(tl.int32, bitcast=True)` gives the bits, and `.to(tl.float32, bitcast=True)` the number back.",
 )
-WHY = """A floating-point maximum returns the number and drops the NaN. Read as integers, the bits of NaN are larger
-than those of any number, so an integer maximum keeps it."""
+WHY = """Of a number and a NaN, the maximum that `tl.max` takes is the number. Read as integers, the bits of NaN are
+larger than those of any number, so an integer maximum keeps it."""
 
 
 def check(t):

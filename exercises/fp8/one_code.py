@@ -23,9 +23,8 @@ HINTS = (
     "The scale puts the largest magnitude at 448. What is −20 divided by it?",
     "Three bits follow the leading one. So between 8 and 16 the codes are whole numbers.",
 )
-WHY = (
-    """The scale is 840 / 448 = 1.875, and 20 / 1.875 = 10.67. The nearest code is 11, and 11 times 1.875 is 20.625."""
-)
+WHY = """The scale is 840 / 448 = 1.875, and 20 / 1.875 = 10.67. The nearest code is 11, and 11 times 1.875 is 20.625.
+So −20 becomes −20.625."""
 
 
 def check(t):

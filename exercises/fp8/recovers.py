@@ -23,8 +23,8 @@ HINTS = (
     "Which is the last step that still looks at step 10?",
 )
 WHY = """Steps 11 to 14 look back at step 10, and use a scale that is a hundred times too large: small numbers are lost.
-Step 10 itself used the old scale, under which 700 saturated. A long history is safe against saturation and slow to
-recover."""
+Step 10 itself used the old scale, under which 700 saturated. A long history makes saturation rarer, and recovery
+slower."""
 
 
 def check(t):

@@ -42,8 +42,8 @@ ORDER = 3
 HINTS = (
     "In float32, which number lies next to 60? Can a logarithm say that its argument is one bit above 2⁶⁰?",
     "The exponent of a float32 stands in its bits 23 to 30, with 127 added: `(bits >> 23) - 127`.",
-    "It is one more than that of 448 says if the mantissa is beyond 1.75. The mantissa is the lower 23 bits: those of "
-    "1.75 are `0x600000`.",
+    "Less 8, it is `e`, and one more is needed if the mantissa is beyond 1.75. The mantissa is the lower 23 bits: "
+    "those of 1.75 are `0x600000`.",
 )
 WHY = """Numbers next to 60 are 2⁻¹⁸ apart, so the logarithm of a number one bit above 2⁶⁰ is rounded to 60, and
 rounding up changes nothing any more. The bits hold the exponent exactly."""

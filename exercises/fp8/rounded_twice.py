@@ -38,7 +38,7 @@ PAGE = "kernels/fp8/scaled_matmul.md"
 KIND = "find the bug"
 ORDER = 8
 HINTS = (
-    "From 2048 on float16 has the even numbers only. What is 2049 + 1 if each step of the way is a float16?",
+    "From 2048 to 4096 float16 has the even numbers only. What is 2049 + 1 if each step of the way is a float16?",
     "Everything up to the store can stay in float32.",
 )
 WHY = """The sum is 2049, which float16 rounds to 2048, and 2048 + 1 is rounded to 2048 again. In float32 it is 2050,

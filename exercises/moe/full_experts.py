@@ -41,8 +41,8 @@ HINTS = (
     "`a & b` joins two blocks of truth values. As int32, with `.to(tl.int32)`, they can be added up: `tl.sum(…, 0)`.",
 )
 WHY = """A slot needs nothing but the slots before it, so all can be served at once. It also decides who is dropped: the
-last of a batch. Whoever permutes the batch gets another result for a token, and that is why layers without a capacity
-are preferred where the kernels allow them."""
+last of a batch. In another order of the batch a token may get another result, which is one reason to do without a
+capacity where the kernels allow it."""
 
 
 def check(t):

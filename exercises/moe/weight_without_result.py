@@ -21,7 +21,7 @@ HINTS = (
     "Write the product of dout and y as a double sum, over the rows and the columns of D.",
     "The same double sum can be added up in the other order: first over the rows, which makes u.",
 )
-WHY = """Σ dout_m D_my a_y, over m and y, is the product of dout with D a, and as well the product of Dᵀ dout with a. A
+WHY = """Σ dout_m D_mn a_n, over m and n, is the product of dout with D a, and as well the product of Dᵀ dout with a. A
 matrix may be moved from one factor of such a product to the other if it is transposed."""
 
 

@@ -1,8 +1,8 @@
 """# Keep the weights
 
-In a product of experts, each tile of the result needs some rows of its expert and some columns of its weights. There
-are more weights than rows, so programs that run at the same time should share them: of one expert, all tiles of rows
-for the first columns come first, then all for the next columns, and so on; then comes the next expert.
+In a product of experts, each tile of the result needs some rows of its expert and some columns of its weights. Where
+the weights are more bytes than the rows, programs that run at the same time should share them: of one expert, all tiles
+of rows for the first columns come first, then all for the next columns, and so on; then comes the next expert.
 `place_of(program, tiles, columns)` gets how many tiles of rows each expert has, and how many tiles of columns all have.
 It returns expert, tile of rows and tile of columns; a program without a tile gets `None`.
 """

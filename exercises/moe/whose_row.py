@@ -35,10 +35,9 @@ and 4. So program 5 is the first of expert 3, whose rows begin after 6 + 0 + 9 =
 def check(t):
     mistakes = {
         20: "A tile doesn't reach into the rows of the next expert: each expert begins with a tile of its own.",
-        14: "That is program 4, the last of expert 2, with one row.",
+        14: "That is program 4, the last of expert 2, with one row. An expert without rows has no tile.",
         16: "Rows are counted from 0, and 15 rows lie before.",
         0: "The row of the matrix is asked for, not that of the expert.",
-        19: "An expert without rows has no tile either.",
     }
     t.number(15, mistakes, "Count the tiles of each expert, rounded up.")
 

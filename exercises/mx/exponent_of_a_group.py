@@ -1,9 +1,9 @@
 """# The exponent of a group
 
-`exponents(x)` gives each row of 32 the smallest power of two under which nothing in it passes 6, as a byte: 127 more
-than the exponent. It takes a logarithm, which next to a power of two is rounded to a whole number. Then the byte is one
-too small or too large. In the bits of a float32 the exponent stands as it is: find the byte without a logarithm. The
-largest number is 1.5 times 4.
+`exponents(x)` gives each row of 32 a power of two, the smallest one over which nothing in the row passes 6, as a byte:
+127 more than its exponent. It takes a logarithm, which just above a whole number is rounded down to it. Then the byte
+is one too small. In the bits of a float32 the exponent stands as it is: find the byte without a logarithm. The largest
+code, 6, is 1.5 times 4.
 """
 
 # %% solution
@@ -46,7 +46,8 @@ HINTS = (
     "Four has the exponent 2. One more is needed if the mantissa of the largest is beyond 1.5, which is `0x400000`.",
 )
 WHY = """The exponent field is already 127 larger, as the byte is. Comparing two mantissas says whether to round up.
-There is no logarithm, no division, and no rounding: the byte is right for every number."""
+There is no logarithm, no division, and no rounding: the byte is right from 2⁻¹²⁵ to the largest float32. Below that a
+kernel must see to it that the byte isn't negative: a row of zeros would get −2."""
 
 
 def check(t):

@@ -1,7 +1,8 @@
 """# Two weights from a byte
 
-`weights(packed)` turns bytes into numbers of four bits: the first of two is in the low half. A code is a sign, two bits
-of exponent and one of mantissa: codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6. Fill in how a code becomes a number.
+`weights(packed)` decodes numbers of four bits, two in each byte: the first of them is in the low half. A code is a
+sign, two bits of exponent and one of mantissa: codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6. Fill in how a code
+becomes a number.
 """
 
 # %% solution

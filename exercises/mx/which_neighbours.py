@@ -1,8 +1,7 @@
 """# Which weights share a byte?
 
-`packed(x)` rounds numbers to whole ones from 0 to 15 and puts two into each byte: numbers 2i and 2i + 1 of a row into
-byte i, the first into the low half. For rows of eight it comes out right if both halves are equal, and else it doesn't.
-Find the bug.
+`packed(x)` gets whole numbers from 0 to 15, as floats, and puts two into each byte: numbers 2i and 2i + 1 of a row into
+byte i, the first into the low half. Rows of two come out right, longer ones don't. Find the bug.
 """
 
 # %% solution

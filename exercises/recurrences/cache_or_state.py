@@ -23,8 +23,8 @@ HINTS = (
     "The state takes 4 · D · D bytes, a token of the cache 2 · D · bits / 8.",
     "Whole tokens: round down. At D = 128 and 16 bits it is 128.",
 )
-WHY = """16 D tokens divided by the bits: 128 of 128 numbers in 16 bits, twice as many in 8. A model that has read
-100,000 tokens keeps hundreds of times as much in a cache, and reads all of it for each new token."""
+WHY = """16 · D / bits tokens: at D = 128 they are 128 in 16 bits, and twice as many in 8. A model that has read 100,000
+tokens keeps hundreds of times as much in a cache, and reads all of it for each new token."""
 
 
 def check(t):

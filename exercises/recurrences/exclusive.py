@@ -59,8 +59,8 @@ HINTS = (
     "Which element should lane 3 load? And lane 0?",
     "`x_ptr + offs - 1`, with a mask that leaves out lane 0: there `other=0.0` stands.",
 )
-WHY = """Moving the load by one place costs nothing, and no digits get lost: a sum that contains a large number can't be
-turned back into one that doesn't."""
+WHY = """Moving the load by one place reads not a byte more, and no digits get lost: a sum that contains a large number
+can't be turned back into one that doesn't."""
 
 
 def check(t):

@@ -2,8 +2,9 @@
 
 `decay(g)` returns a matrix for a chunk of 16 tokens and one channel: what the gates leave of token `j` at token `i`,
 `exp(g[j + 1] + … + g[i])`, and 0 for a later token. Two factors from the first token would overflow. So both are
-counted from the chunk's middle. If a *later* gate is −∞, which forgets everything before it, rows of tokens before it
-are NaN. Find the bug, and use the halves of the lesson.
+counted from the chunk's middle. That only helps with weaker gates: at −30 they still overflow. And if a *later* gate of
+the first half is −∞, which forgets everything before it, even the rows of tokens before it are NaN. Find the bug, and
+use the halves of the lesson.
 """
 
 # %% solution
@@ -51,7 +52,7 @@ KIND = "find the bug"
 ORDER = 4
 HINTS = (
     "The sum up to the middle contains gates that come after token 2. If one is −∞, what is `exp(G - middle)` there?",
-    "Take one level first, halves of one token: the row's factor is the reader's own gate, the column's is 1.",
+    "Take one level first, halves of one token: the row's factor is `exp` of the reader's own gate, the column's is 1.",
     "On each level, sums of gates inside of halves: up to the reader, and after the writer. `tl.cumsum` of a block of "
     "rows adds along `axis=1`, and takes `reverse=True`.",
 )

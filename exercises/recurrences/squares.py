@@ -50,12 +50,13 @@ ORDER = 3
 HINTS = (
     "Take `A` with ones everywhere below the diagonal. Its square has the number of ways from one row to another in "
     "two steps. How many ways are there in 16 steps?",
-    "The large numbers cancel in the end, on paper. Among numbers of a billion float32 is exact to about 100.",
-    "The lesson's loop has one step for each row, and never holds a number that isn't in the inverse.",
+    "The large numbers cancel in the end, on paper. Next to 10¹⁶, float32 numbers are 10⁹ apart.",
+    "Forward substitution has one step for each row: row r of the inverse is that of the identity, less `a[r, j]` "
+    "times row j, for every j < r.",
 )
-WHY = """Powers of a triangle of ones are binomial numbers: they grow to billions and cancel again, and float32 loses
-them on the way. Substitution only makes numbers that are in the inverse. It takes a step for each row, and kernels that
-want it faster do it in blocks of 16 rows."""
+WHY = """Powers of a triangle of ones are binomial numbers: with 60 rows they grow beyond 10¹⁶ and cancel again, and
+float32 loses them on the way. Substitution makes the inverse's own rows, a step for each. The lesson takes a step for
+each doubling: from the inverses of two blocks on the diagonal it makes that of both."""
 
 
 def check(t):

@@ -47,7 +47,7 @@ ORDER = 2
 HINTS = (
     "A block can't be indexed. A row of it is a sum over rows of which all but one are 0.",
     "`weights` is row `r` of `a`. As a column, it multiplies the rows of `inverse`; their sum is what is taken away.",
-    "Rows after `r` have no weight yet: `a` is 0 there.",
+    "Rows from `r` on have no weight: `a[r, j]` is 0 there.",
 )
 WHY = """It is forward substitution. Row `r` needs all rows above it, so the rows come one after the other; everything
 else happens at once."""

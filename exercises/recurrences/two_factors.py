@@ -44,8 +44,9 @@ HINTS = (
     "Gates of −40 and ten tokens: what is `exp(-G)` at the last one?",
     "A product of two exponentials may be small while one is infinite. What has to be done before the exponential?",
 )
-WHY = """`exp(G_i) · exp(-G_j)` is 0 · ∞ as soon as the gates add up to −104 or so. Subtract first. And the mask goes
-before the exponential: above the diagonal the difference is positive, and may be too large, too."""
+WHY = """As soon as the gates add up to less than −89, `exp(-G_j)` is infinite, and below −104 `exp(G_i)` is 0: the
+product is infinite or NaN. Subtract first. Above the diagonal the difference is positive, and its exponential may be
+infinite: `tl.where` drops that, but a product with a mask of zeros is NaN, and so is what autograd makes of either."""
 
 
 def check(t):

@@ -48,7 +48,7 @@ HINTS = (
     "What comes after a token begins with the next token's gate. A half's last token has none after it.",
 )
 WHY = """Both are running sums inside of halves. The second one is over the next tokens' gates: the running sum from the
-end, less the token's own gate, would be ∞ − ∞ after a gate of −∞, and loses digits beside a large one."""
+end, less the token's own gate, would be −∞ + ∞ at a gate of −∞, and loses digits beside a large one."""
 
 
 def check(t):

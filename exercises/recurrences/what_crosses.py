@@ -45,8 +45,8 @@ HINTS = (
     "First, for each column j, the sum of its entries from row t on: a running sum from the end, `reverse=True`.",
     "Row t of that running sum holds it for every j. Which of them count?",
 )
-WHY = """Both sums contain every pair after the gate, and the difference removes them again, with their digits. Under
-strong decay nothing but rounding is left: a lesson's gradients would be off by a thousandth at gates of −10."""
+WHY = """Both sums contain every pair after the gate, and the difference removes them again, with their digits. At gates
+of −10 what is left is e⁻¹⁰ of them, and off by about a thousandth; at −17 nothing but rounding is left."""
 
 
 def check(t):

@@ -27,8 +27,8 @@ HINTS = (
     "The number of a block of n tokens is `token // n`. The smallest block that holds both is the one.",
     "In binary, 5 is 101 and 2 is 010: the highest place in which they differ says how large the half is.",
 )
-WHY = """The halves are the highest bit in which the two numbers differ. So each pair is on exactly one level, and a
-chunk of C tokens has as many levels as C has doublings."""
+WHY = """A half has as many tokens as the highest bit is worth in which the two numbers differ. So each pair is on
+exactly one level, and a chunk of C tokens has as many levels as C has doublings."""
 
 
 def check(t):

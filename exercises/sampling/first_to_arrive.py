@@ -43,9 +43,9 @@ HINTS = (
     "`tl.log` is the natural logarithm, and that of a number below 1 is negative.",
     "A masked lane has the weight 0, too. What is a positive number divided by 0?",
 )
-WHY = """The time of a token of weight a is longer than t with probability exp(−a t), so all together are longer than t
-with exp(−(sum of weights) t), and each wins as often as its share says. The textbook's way adds up probabilities until
-a random number is passed: that needs a running sum, and one token after the other."""
+WHY = """The time of a token of weight a is longer than t with probability exp(−a t), so all of them are with exp(−(sum
+of weights) t), and each token wins as often as its share says. The textbook's way adds up probabilities until a random
+number is passed, which needs a running sum. A race needs a minimum, in any order."""
 
 
 def check(t):

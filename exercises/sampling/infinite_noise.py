@@ -1,8 +1,8 @@
 """# A noise that is infinite
 
 `noise(words)` makes Gumbel noise of random words, whole numbers from 0 to 2³² − 1: each becomes a number `v` between 0
-and 1, and that −log(−log(1 − v)). Once in four billion words the result is infinite, and a token that should never be
-drawn has won. Once in 34 million it is minus infinity. Find the bug: for every word `v` has to lie between 0 and 1,
+and 1, and that −log(−log(1 − v)). Once in four billion words the result is infinite, and its token wins, however
+unlikely it is. Once in 34 million it is minus infinity. Find the bug: for every word `v` has to lie between 0 and 1,
 and be neither.
 """
 
@@ -44,9 +44,9 @@ HINTS = (
     "Half a step added to every word keeps it away from 0. What does the largest word become as a float32?",
     "The largest float32 below 1 is 0.99999994. `tl.minimum` takes the smaller of two numbers.",
 )
-WHY = """A float32 keeps 24 bits, so every word above 2³² − 128 becomes 2³², and `v` becomes 1. A time of 0 wins against
-everything, even against minus infinity: the sum of both is NaN. With 150,000 tokens a row and a thousand rows a second,
-once in four billion is every half minute."""
+WHY = """A float32 keeps 24 bits, so every word from 2³² − 128 on becomes 2³², and `v` becomes 1. A time of 0 wins
+against every other. If its token has a logit of minus infinity, the sum is NaN, which PyTorch's `argmax` takes. With
+150,000 tokens a row and a thousand rows a second, once in four billion is every half minute."""
 
 
 def check(t):

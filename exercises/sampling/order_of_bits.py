@@ -1,8 +1,7 @@
 """# The order in the bits
 
-`keys(x)` gives each float32 a whole number, so that a larger float has a larger key, and equal ones the same. Ordinary
-floats need this: the bits of a negative one are inverted, of any other the sign bit is set. Minus zero counts as zero.
-There is no NaN.
+`keys(x)` gives each float32 a whole number, so that a larger float has a larger key, and equal ones the same. The bits
+of a negative float are inverted, and of any other the sign bit is set. Minus zero counts as zero. There is no NaN.
 
 The kernel has the bits of each element as an int32, so those of negative floats are below 0. The result is an int64
 from 0 to 2³² − 1.

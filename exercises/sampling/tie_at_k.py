@@ -40,7 +40,7 @@ HINTS = (
     "Of equal logits the one with the smaller index comes first: `i[None, :] < i[:, None]`.",
 )
 WHY = """Without an order among equals, all of them have the same rank, and if that is small enough all are kept. Two
-servers that break ties in different ways give different answers to the same question."""
+servers that break ties in different ways may give different answers to the same question."""
 
 
 def check(t):
