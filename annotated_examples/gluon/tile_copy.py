@@ -123,8 +123,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
     y_s.store((x.to(gl.float32) * scale).to(y_desc.dtype))
 
     # The TMA unit doesn't see shared memory through the same door as the threads. Its door is called the *async
-    # proxy*. `fence_async_shared` makes what the threads have stored visible there. Leave it out, and on most days the
-    # result is right.
+    # proxy*. `fence_async_shared` makes what the threads have stored visible there. Leave it out, and the
+    # result may be right all the same.
     fence_async_shared()
     tma_store(y_desc, [row, col], y_s)
     # Nobody else waits for the way out, so wait here until the unit has read the buffer: when the program ends, the

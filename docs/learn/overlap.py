@@ -255,7 +255,7 @@ for buffers in range(1, 6):
 #
 # because each of the two units needs its time for every step, and a buffer is taken from the moment its copy begins until
 # its product is done. More buffers make the last of the three smaller. Once another one is the largest, a further buffer
-# gains nothing. It costs shared memory, of which a program can have 227 KB. Try a latency of 12, and a compute time of 1: now who
+# gains nothing. It costs shared memory, of which a program can have 227 KB on Hopper. Try a latency of 12, and a compute time of 1: now who
 # waits for whom?
 #
 # ## The way out, and a fence
