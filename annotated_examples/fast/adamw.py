@@ -8,6 +8,8 @@ tensors it isn't the card that one waits for, but the host. This file is about b
 time. The lesson's threads move 4, because two things aren't known when its kernel is compiled: whether an address from
 the table is divisible by 16, and where the mask ends. This page has no times yet.
 
+[[figure: optimizers/vectors]]
+
 **Contract.** That of the lesson, with the same bits whatever the alignment.
 """
 

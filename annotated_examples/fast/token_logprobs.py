@@ -57,6 +57,8 @@ def strip_moments(x, shift, total, weighted, log2_scale):
 # As in [cross entropy](cross_entropy.py): memory is fast if 16 bytes are moved at a time, a *strip*, from an address
 # divisible by 16. Up to the first such address of a row there is a short *head*; then comes the *body*, all whole
 # strips, and the rest is the *tail*. Head and tail are handled together, as one block of two strips.
+#
+# [[figure: logprobs/strips]]
 @triton.jit
 def cut(first, width, ALIGNED: tl.constexpr, STRIP: tl.constexpr):
     head = 0
@@ -151,7 +153,7 @@ def token_logprobs_forward_kernel(
     tl.store(entropies_ptr + row, tl.where(ignored, 0.0, entropy))
     tl.store(state_ptr + row * 3, row_shift)
     tl.store(state_ptr + row * 3 + 1, row_sum)
-    tl.store(state_ptr + row * 3 + 2, mean)
+    tl.store(state_ptr + row * 3 + 2, tl.where(ignored, 0.0, mean))
 
 
 # ## Backward

@@ -59,3 +59,27 @@ def pieces():
         f"entropy {entropy:.3f} nats.",
         [panel],
     )
+
+
+@picture
+def strips():
+    """The rows of the fast version's example: 20 logits each, in rows of 21."""
+    pitch, width, strip = 21, 20, 4
+    panel, words = Panel(210, f"Rows of {width} logits that begin anywhere, in strips of {strip}"), []
+    for row in range(3):
+        first = row * pitch
+        head = min(-first % strip, width)
+        body = (width - head) // strip * strip
+        kind = lambda c, head=head, body=body: (  # noqa: E731
+            "p" if c < head else "g" if c >= head + body else "ab"[(c - head) // strip % 2]
+        )
+        y = 34 + 56 * row
+        panel.text(0, y + 8, f"row {row} begins at {first} = {strip} · {first // strip} + {first % strip}", "small")
+        panel.cells(0, y + 14, 1, width, (18, 26), lambda r, c, kind=kind: kind(c), lambda r, c, first=first: first + c)
+        words.append(f"Row {row}: a head of {head}, {body // strip} whole strips, a tail of {width - head - body}")
+    return Picture(
+        "Numbers are addresses, in elements. Whole strips (amber and blue) are one load of 16 bytes each. What stands before "
+        "and behind them (purple and green) is a block of its own.",
+        ". ".join(words) + ".",
+        [panel],
+    )

@@ -58,3 +58,34 @@ def correction():
         f"After ten steps the average of gradients that are all 1 is {said}; divided by 1 − βᵗ it is 1 at every step.",
         [panel],
     )
+
+
+@picture
+def vectors():
+    """Which thread has which element: by itself, and where 16 bytes may be loaded at a time."""
+    threads, each = "abgp", 4
+    elements = range(len(threads) * each)
+    owners = {
+        "The lesson": [place % len(threads) for place in elements],
+        "Here": [place // each for place in elements],
+    }
+    panel, words = Panel(190, "Sixteen elements of float32, four threads"), []
+    for row, (name, owner) in enumerate(owners.items()):
+        y = 34 + 78 * row
+        mine = [place for place in elements if owner[place] == 1]
+        loads = 1 if mine == list(range(mine[0], mine[0] + each)) else each
+        panel.text(0, y + 8, name, "bold")
+        panel.text(
+            360, y + 8, f"{loads} load{'s' * (loads > 1)} a thread, {4 * each // loads} bytes each", "small", "end"
+        )
+        panel.cells(
+            0, y + 16, 1, len(owner), (22.5, 30),
+            lambda r, c, owner=owner: threads[owner[c]], lambda r, c, owner=owner: owner[c],
+        )  # fmt: skip
+        words.append(f"{name}: thread 1 has the elements {', '.join(map(str, mine))}, {loads} load{'s' * (loads > 1)}")
+    return Picture(
+        "A colour and a number are a thread. Four neighbours are one load only if their address is known to be divisible by "
+        "16 and none of them may be masked out.",
+        ". ".join(words) + ".",
+        [panel],
+    )
