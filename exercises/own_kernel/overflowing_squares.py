@@ -114,7 +114,10 @@ WRONG = (
     ),
 )
 RIGHT = (
-    ("scale = tl.max(tl.abs(x), axis=0) + 1e-38\nx = x / scale\ny = x / tl.sqrt(tl.sum(x * x, axis=0) + 1e-30)",),
+    (  # added, such numbers would make another function, and the marking says so
+        "scale = tl.max(tl.abs(x), axis=0)\nx = x / tl.where(scale == 0.0, 1e-38, scale)\n"
+        "squares = tl.sum(x * x, axis=0)\ny = x / tl.sqrt(tl.where(squares == 0.0, 1e-30, squares))",
+    ),
     (
         "largest = tl.max(tl.where(x < 0, -x, x), axis=0)\n"
         "largest = tl.where(largest > 0, largest, 1.0)\n"
