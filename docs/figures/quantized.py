@@ -52,7 +52,7 @@ def folded():
             f"codes {codes}, step {step:g}, lowest value {lowest:g}: product {product:g}, score {score:g}, "
             f"the same as of the decoded key"
         )
-    panel.text(0, 214, "no code is decoded: two operations for each score", "small")
+    panel.text(0, 214, "no key is decoded: two operations for each score", "small")
     return Picture(
         "The query is multiplied by the codes. Step and lowest value come after the sum, once for each key.",
         f"A query {QUERY}, whose sum is {sum(QUERY)}, and two keys. {'; '.join(words)}.",

@@ -48,8 +48,8 @@ print("GPU" if not device.INTERPRET else "CPU, in Triton's interpreter")
 # ## What a new token reads
 #
 # To write a token is called [decoding](../kernels/attention/decode.md). Two things are read for it: the weights, once
-# for all texts that are written together, and the **cache** of each text. A head of the cache is a key and a value,
-# usually of 128 numbers each:
+# for all texts that are written together, and the **cache** of each text. For each token and layer the cache holds some
+# heads. Each head is a pair: one key and one value, usually of 128 numbers each:
 
 
 # %%
@@ -90,8 +90,9 @@ for name, (layers, size) in MODELS.items():
     print(f"{name:18}{size:7,} bytes{layers * size:8,} bytes{131072 * layers * size / 2**30:13.1f} GiB")
 
 # %% [markdown]
-# The small one, though it is older and has fewer layers: all of its 32 heads have keys and values of their own. At
-# 131,072 tokens a single text would fill most of a card.
+# The small one. All of its 32 heads have keys and values of their own, while the large one keeps only 8 heads of them;
+# its 80 layers don't make up for that. At 131,072 tokens one text would take 68.7 GB (64 GiB), nearly half of a card of
+# 141 GB.
 #
 # When does the cache matter? Reading takes as long as its bytes take to arrive, so compare bytes. Llama 3.1 with 70
 # billion parameters has 141 GB of weights in bfloat16:
@@ -106,8 +107,9 @@ for texts, tokens in ((1, 1000), (1, 131072), (64, 1000), (64, 8192), (64, 13107
     )
 
 # %% [markdown]
-# For one short text the weights are nearly everything, and nothing of what follows would be noticed. With many texts, or
-# long ones, the cache is. It also decides how many texts fit on a card, and so among how many the weights are shared.
+# For one short text the weights are nearly everything, and nothing of what follows would be noticed. One long text is
+# not enough to change that, nor are many short ones. It takes texts that are many *and* long. The cache also decides how
+# many texts fit on a card, and so among how many the weights are shared.
 #
 # ## Fewer heads
 #
@@ -138,18 +140,31 @@ for heads in (8, 2):
 
 # %% [markdown]
 # A quarter of the bytes, and four times as many operations for each of them; the number of operations stays the same.
-# Four are still next to nothing. An H200 copies [[bench: device/copy]] and multiplies at [[bench: device/matrix]], so it
-# does far more than a hundred operations while a byte arrives. That is what is behind all of these steps: **decoding
-# has operations to spare, so spend them on bytes**.
+# Are four many? By its data sheet an H200 brings 4.8 TB/s, and its tensor cores do 989 TFLOP/s in bfloat16. Only they
+# multiply matrices that fast. (Measured here: [[bench: device/copy]] and [[bench: device/matrix]].) Everything else, such
+# as turning a code into a number, is done by its ordinary units, at 33.5 · 10¹² instructions a second. (The data sheet
+# says 67 TFLOP/s, because it counts a multiply-add as two.)
+
+# %%
+RIDGE = 989e12 / 4.8e12
+print(
+    f"while a byte arrives: {RIDGE:.0f} operations of the tensor cores, {67e12 / 2 / 4.8e12:.0f} ordinary instructions"
+)
+
+# %% [markdown]
+# A kernel with fewer operations a byte than the tensor cores do meanwhile waits for memory. That is what is behind all of
+# these steps: **decoding leaves the tensor cores idle, so give them work that saves bytes**. Ordinary instructions are
+# scarcer.
 #
-# The error is what bfloat16 leaves of any attention. Remember its size: the next steps are measured by it. What is lost
-# by sharing doesn't show in it. A model with fewer heads isn't an approximation to one with more. It is another model,
-# and has to be trained as such.
+# The error is what bfloat16 leaves of this attention. It depends on the data, so each section below prints it again for
+# its own. What is lost by sharing doesn't show in it. A model with fewer heads isn't an approximation to one with more.
+# It is another model, and has to be trained as such.
 #
 # ## One latent for all heads
 #
-# The second step is to keep neither keys nor values, but one **latent** vector, from which [a matrix for each head
-# makes both](../kernels/attention/mla.md), and beside it a part that is rotated by the position.
+# The second step is to keep neither keys nor values, but one **latent** vector. Each head has two matrices: [one makes
+# its key of the latent, the other its value](../kernels/attention/mla.md). Beside the latent a part is kept that is
+# rotated by the position.
 #
 # [[figure: latent/cache]]
 #
@@ -193,19 +208,23 @@ exact = decompressed(torch.float64)
 print(f"keys made first, in PyTorch: error {error(decompressed(DTYPE), exact):.1e}")
 print(f"read from latents:           error {error(from_latents, exact):.1e}")
 print(f"bytes of a token: {bytes_of_heads(128, 160)} with 128 heads, {bytes_of_latent()} with a latent")
-print(f"operations of a head for a token: {2 * (192 + 128)} with keys, {2 * (512 + 64 + 512)} with latents")
+with_key, with_latent, making = 2 * (192 + 128), 2 * (512 + 64 + 512), 2 * 512 * (128 + 128)
+print(f"operations of a head for a token: {with_key} with a key and a value, {with_latent} with a latent")
+print(f"to make the key and the value: {making}, as many as {making / (with_latent - with_key):.1f} queries save by it")
 
 # %% [markdown]
 # Neither. They round in other places: here PyTorch rounds each key and each probability to bfloat16, while the kernel
 # keeps scores and sums in float32. With real numbers they would be equal.
 #
 # What is paid are operations. A key of DeepSeek's has 192 numbers and a value 128. A latent has 576, of which 512 are
-# used again as a value: 3.4 times as many. With all 128 heads that is 242 operations a byte, for the first time more
-# than the card can do meanwhile. With 64 heads, as in GLM-5, it is 121, and the bytes decide again.
+# used again as a value: 3.4 times as many. With all 128 heads that is 242 operations for each of the 1152 bytes. It is
+# the first time that there are more than the 206 of the card: the tensor cores have a little more to do than the memory.
+# With 64 heads, as in GLM-5, it is 121, and the bytes decide again.
 #
-# With many queries for each key the choice turns round. Keys are made once for all queries, and what absorbing costs
-# more is paid for each pair of a query and a key, so [from 171 queries on](../kernels/attention/mla.md) it is cheaper to
-# make them. A prompt is read by the first program, and a text is written by the second.
+# A prompt has many queries for each key, and there the choice turns round. A key and its value are made once, for
+# 262,144 operations. Then every query that meets them saves 2176 − 640 = 1536. So [from 171 queries
+# on](../derivations/mla.md) it is cheaper to make them. A prompt is read by the first program, and a text is written by
+# the second.
 #
 # ## Only some of the keys
 #
@@ -282,22 +301,31 @@ for tokens in (1024, 2048, 4096, 32768, 131072, 1048576):
 print("the first length that gains:", next(tokens for tokens in range(10**4) if read(tokens)[1] < read(tokens)[0]))
 
 # %% [markdown]
-# Below some 2300 tokens more is read than without an indexer, and however long the text, never 8 times less: scoring
-# grows with it, too, only more slowly. And **the cache itself doesn't shrink**. All latents must be kept, for nobody
-# knows which ones the next token will select, and the indexer's keys beside them. This step saves time, no room.
+# Below some 2300 tokens more is read than without an indexer. And the gain has a limit, because the indexer still reads
+# something of every token: 132 + 12 bytes instead of 1152. So no text is long enough for a factor of 8. Nor does **the
+# cache itself** shrink. All latents must be kept, for nobody knows which ones the next token will select, and the
+# indexer's keys beside them: 1284 bytes a token instead of 1152. This step saves time, and it costs room.
 #
 # ## Eight bits, four bits
 #
 # The fourth step can be combined with each of the others: the same numbers in fewer bits. [A row is
-# written](../kernels/attention/quantized_cache.md) as codes with a step, and [attention multiplies the
-# codes](../kernels/attention/quantized_decode.md), so nothing is decoded on the way.
+# written](../kernels/attention/quantized_cache.md) as codes with a step. [Attention multiplies the query by the
+# codes](../kernels/attention/quantized_decode.md), and by the step afterwards, once for each score. What is left to do
+# for each code is to turn the integer into a number of sixteen bits. A cache in sixteen bits is never written.
 #
 # [[figure: quantized/bytes]]
 #
-# Steps count, too. A row of 128 numbers in four bits is 72 bytes and not 64; of 64 numbers it would be 40 and not 32.
+# Steps count, too. A row of 128 numbers in four bits is 72 bytes and not 64; of 64 numbers it would be 40 and not 32. The
+# step can also belong to a **channel**, one of the numbers of a key. Then a *page* of tokens shares it, here of 64. 128
+# channels with a step and a lowest value each are 1024 bytes a page, 16 a token, so a key is 80 bytes.
 #
-# **Before you run it:** keys often have a few channels that are much larger than the others. For which of these formats
-# is that a problem: int8, int4 with a step for each token, int4 with a step for each channel?
+# A **rotation** multiplies each row by a matrix that mixes all of its channels, and the query by the same one, which
+# leaves the score as it is. The matrix has entries of one size. *Signs first* means that each channel is multiplied by
+# its own random 1 or −1 before that.
+#
+# **Before you run it:** keys often have a few channels that are much larger than the others, or a mean that all channels
+# share. For which of these formats is that a problem: int8, int4 with a step for each token, int4 with a step for each
+# channel? And where does a rotation help?
 
 # %%
 PAGE, KV = 64, 2
@@ -333,28 +361,35 @@ def attended(k, v, kind, signs=None, channel=False):
 FORMATS = {
     "int8": dict(kind=torch.int8),
     "int4": dict(kind=torch.uint8),
-    "int4, rotated": dict(kind=torch.uint8, signs=signs),
+    "int4, rotated": dict(kind=torch.uint8, signs=torch.ones_like(signs)),
+    "int4, signs first": dict(kind=torch.uint8, signs=signs),
     "int4, by channel": dict(kind=torch.uint8, channel=True),
 }
 large = 1 + 19 * (torch.arange(D, device=device.DEVICE) % 16 == 7)  # four channels, 20 times as large
-print(f"{'error':18}{'normal keys':>14}{'four large channels':>22}")
+print(f"{'error':18}{'normal keys':>14}{'four large channels':>22}{'a mean of 10':>15}")
 offs = {"bfloat16": []} | {name: [] for name in FORMATS}
-for factor in (torch.ones_like(large), large):
-    k = (torch.randn(1, S, KV, D, device=device.DEVICE) * factor).to(DTYPE)
+for factor, mean in ((torch.ones_like(large), 0), (large, 0), (torch.ones_like(large), 10)):
+    k = (mean + torch.randn(1, S, KV, D, device=device.DEVICE) * factor).to(DTYPE)
     q = (2 * torch.randn(1, 8, D, device=device.DEVICE) / factor).to(DTYPE)  # scores as large as before
     exact = decode_attention_reference(q.double(), k.double(), v.double(), lengths)
     offs["bfloat16"].append(error(decode_attention(q, k, v, lengths), exact))
     for name, how in FORMATS.items():
         offs[name].append(error(attended(k, v, **how), exact))
-for name, (normal, outliers) in offs.items():
-    print(f"{name:18}{normal:14.1e}{outliers:22.1e}")
+for name, (normal, outliers, shifted) in offs.items():
+    print(f"{name:18}{normal:14.1e}{outliers:22.1e}{shifted:15.1e}")
 
 # %% [markdown]
-# For both formats with a step for each token. The step is as large as the largest number asks for, and to the other
-# channels few codes are left: with eight bits the error is now nearly as large as with four bits before, and with four
-# bits it is larger than the result. A [rotation](../kernels/attention/quantized_cache.md) spreads an outlier over all channels.
-# With a step for each channel it hardly matters. But a channel's step needs many tokens at once, so the newest keys
-# wait in sixteen bits until their page is full, and a token's codes depend on its neighbours in it.
+# Large channels are a problem for both formats with a step for each token. The step is as large as the largest number
+# asks for, and to the other channels few codes are left: with eight bits the error is now nearly as large as with four
+# bits before, and with four bits it is larger than the result. A
+# [rotation](../kernels/attention/quantized_cache.md) spreads an outlier over all channels. That is better than nothing,
+# and still far worse than normal keys. With a step for each channel large channels hardly matter. But such a step
+# needs all tokens of a page at once. So the newest keys wait in sixteen bits until 64 of them make a page, and a token's
+# codes depend on the others in its page.
+#
+# A common mean does no harm to plain int4, which keeps the lowest value of the row; int8 keeps none, and loses some of
+# its codes to the mean. A rotation adds it up in one channel, and so makes the outlier that it is meant to remove. Signs
+# first make that better, but not good.
 #
 # An error of a fifth sounds like much. It is that of random numbers in a single layer, and says nothing about a text.
 # [The capstone](../kernels/capstone/generate.md) writes from such a cache, and counts how many tokens stay the same.
@@ -363,15 +398,15 @@ for name, (normal, outliers) in offs.items():
 #
 # [[figure: fewer/read]]
 #
-# A latent has as many bytes as eight heads in four bits, by chance exactly. It takes nothing from what
-# the model computes, but the model has to be built with it. Bits can be taken from any model that is there already.
-# And steps can be combined: DeepSeek V3.2 selects from latents, whose 512 numbers FlashMLA keeps in eight bits and the 64
-# rotated ones in sixteen, 656 bytes in all.
+# A latent has as many bytes as eight heads in four bits, by chance exactly. It rounds nothing away, but only a model that
+# was trained with latents has them. Fewer bits are possible for any model that is there already.
+# And steps can be combined: DeepSeek V3.2 selects from latents. FlashMLA keeps their 512 numbers in eight bits, with four
+# scales in float32, and the 64 rotated ones in sixteen: 512 + 16 + 128 = 656 bytes.
 #
 # ## Change it
 #
-# Which of the caches need a second card of 141 GB for themselves? From which length on does it pay to select? What becomes
-# of the operations for each byte with 16 heads?
+# Which of the caches don't fit on one card of 141 GB, even without the weights? From which length on does it pay to
+# select? What becomes of the operations for each byte with 16 heads, and which of them are more than the 206 of the card?
 
 
 # %%
@@ -386,7 +421,8 @@ def of_a_token(tokens, heads, key_heads, selected):
     }
     found["latents"] = everything, everything, latent * tokens
     kept = everything + bytes_of_scorer() * tokens
-    found["latents, selected"] = kept, few, 2 * 64 * 128 * tokens + latent * min(selected, tokens)
+    scoring = 2 * 64 * 128  # the indexer of DeepSeek V3.2 has 64 heads, and each multiplies 128 numbers
+    found["latents, selected"] = kept, few, scoring * tokens + latent * min(selected, tokens)
     return found
 
 
@@ -409,12 +445,13 @@ for name, (kept, fetched, operations) in of_a_token(tokens, heads, key_heads, se
 # | step | of no use, or harmful, where |
 # |---|---|
 # | any | the texts are few and short. One text of 1000 tokens is 0.3 GB beside 141 GB of weights |
-# | any | a prompt is read. There are many queries for each key, so operations decide, and not bytes |
+# | any, but for selected keys | a prompt is read. There are many queries for each key, so operations decide, and not bytes. (A selection [saves operations, too](../kernels/attention/sparse_mla.md), if the prompt is longer than what is selected) |
 # | fewer heads | the model exists already: it would have to be trained again |
 # | a latent | there are few heads anyway: it is as large as two heads or so of keys and values. Or each of several cards has some of the heads: heads can be divided among them, and a latent, which all heads need, is on every card |
 # | selected keys | a text is hardly longer than what is selected: below 2341 tokens more is read than without. Or room is what is missing, not time. Or nobody has trained an indexer |
-# | four bits | a few channels are far larger, and there is one step for a token. A rotation doesn't help where all channels have a common mean: it makes an outlier of that |
-# | four bits | operations are what is missing: codes have to be turned into numbers, and at a copy's speed about four operations are left for each |
+# | eight or four bits | a few channels are far larger, and there is one step for a token |
+# | a rotation | all channels have a common mean: it makes an outlier of that, and random signs only make it smaller |
+# | four bits | instructions are what is missing. Codes have to be turned into numbers by the ordinary units, and while a byte with two codes arrives they have time for about seven instructions: three or four a code |
 #
 # ## On a card
 #

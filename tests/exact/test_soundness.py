@@ -333,5 +333,45 @@ def test_right_kernels_are_not(kernels, name, line):
         assert problem is None, problem
 
 
+ROOT_OF_A_PRODUCT = {
+    "a√b": (lambda x, a, b: a * b.sqrt(), True),
+    "−a√b": (lambda x, a, b: -a * b.sqrt(), False),
+    "tiny, the other sign": (lambda x, a, b: x - 1e-9 * (a * a * b).sqrt(), None),
+    "tiny, the other sign, written differently": (lambda x, a, b: x - 1e-9 * a * b.sqrt(), True),
+}
+
+
+@pytest.mark.parametrize("name", ROOT_OF_A_PRODUCT)
+def test_a_sign_is_judged_as_the_guide_says(name):
+    """The last one passes. That is a limit, which docs/guides/without-a-tolerance.md names."""
+    ours, expected = ROOT_OF_A_PRODUCT[name]
+    generator = torch.Generator().manual_seed(0)
+    x, a, b = (torch.rand(4, 40, generator=generator) + 0.5 for _ in "xab")
+    tiny = "tiny" in name
+    with without_rounding() as session:
+        root = (a.double() * a.double() * b.double()).sqrt()
+        wanted = {"y": session.numbers(x.double() + 1e-9 * root if tiny else root)}
+        again = lambda: {"y": ours(x, a, b)}  # noqa: E731
+        assert session.compare_each(again(), wanted, again=again)["y"].same is expected
+
+
+@pytest.mark.parametrize("columns, primes", [(22, (3, 7, 23)), (23, (3, 7, 11)), (3 * 7 * 11 * 23, ())])
+def test_a_mean_and_a_softmax_lose_the_primes_that_divide_their_length(columns, primes):
+    x = torch.randn(1, columns, generator=torch.Generator().manual_seed(0)).double()
+    with without_rounding() as session:
+        for y in (x.mean(-1), x.softmax(-1)):
+            made = session.compare(y, y)
+            assert made.primes == primes and made.decided == (y.numel() if primes else 0)
+
+
+def test_a_sum_over_causal_rows_of_up_to_23_keys_loses_every_prime():
+    scores = torch.randn(23, 23, generator=torch.Generator().manual_seed(0)).double()
+    with without_rounding() as session:
+        weights = scores.masked_fill(torch.ones(23, 23).triu(1) > 0, -torch.inf).softmax(-1)
+        for rows, decided in ((23, False), (22, True)):
+            y = weights[:rows].sum(0)
+            assert (session.compare(y, y).mask[0] > 0) == decided
+
+
 def test_there_are_enough_of_them():
     assert len(numbered(WRONG)) >= 60 and set(WRONG) == set(RIGHT) == set(FORMULAS) - set(SIGNS)

@@ -175,6 +175,7 @@ EXPECTED = {
         "NO, 5 of 6 differ",
         "stretch = 1.0: the same function: all 222 elements, modulo powers of 3, 7, 11, 23",
         "stretch = 1.0000001: another function: element (0, 0) differs",
+        "stretch = 1.000000001: the same function: all 222 elements, modulo powers of 3, 7, 11, 23",
         "at 100: 222 of 222 elements are finite, infinite or NaN where PyTorch's are not",
     ],
     "overlap": [
@@ -206,7 +207,9 @@ EXPECTED = {
         "DeepSeek-V3.2-Exp   1,284 bytes  78,324 bytes          9.6 GiB",
         "64 texts of   8192 tokens: cache   171.8 GB,  55% of the bytes",
         "2 heads in the cache: 131072 bytes, 4 operations a byte",
+        "while a byte arrives: 206 operations of the tensor cores, 7 ordinary instructions",
         "bytes of a token: 81920 with 128 heads, 1152 with a latent",
+        "to make the key and the value: 262144, as many as 170.7 queries save by it",
         " 131072 tokens: all  150.99 MB, selected  21.23 MB, a factor of 7.1",
         "the first length that gains: 2341",
         "8 heads,  4 bits                    73.7            1208.0                 28",
@@ -277,10 +280,11 @@ def check_fewer_bytes(names, printed):
     (best, shares), (crude, crude_shares), (chance, _) = map(row, names["SCORERS"])
     assert best[2] < 1.5 * best[3] == 1.5 * chance[3] == 1.5 * crude[3] and best[3] < 1e-2 < 0.1 < chance[2]
     assert shares[1] > 95 and crude_shares[1] < 90 and crude[2] > 10 * best[2] and crude[1] < chance[1]
-    plain, large = zip(*names["offs"].values())
-    bf16, int8, int4, rotated, channel = range(5)
+    plain, large, shifted = zip(*names["offs"].values())
+    bf16, int8, int4, rotated, signed, channel = range(6)
     assert 3 * plain[bf16] < plain[int8] < 0.03 < 0.1 < plain[int4] < 0.3 and large[int8] > 0.5 * plain[int4]
-    assert large[int4] > 1 > large[rotated] > 0.25 and large[channel] < 1.5 * plain[int4]
+    assert large[int4] > 1 > max(large[rotated], large[signed]) > 0.25 and large[channel] < 1.5 * plain[int4]
+    assert shifted[rotated] > shifted[signed] > 3 * shifted[int4] and shifted[int4] < 1.5 * plain[int4]
 
 
 CHECKS = {"reward": check_reward, "fewer_bytes": check_fewer_bytes}
