@@ -361,7 +361,7 @@ def test_what_latent_attention_counts():
     assert f"{2 * (D + E + V)} operations" in text and (D + E) / D == 1.5 and "keys half as large again" in text
     once, each = 2 * H * R * (D + V), (2 * H * (R + E + R), 2 * H * (D + E + V))
     assert f"costs {each[0]:,} instead of {each[1]:,}" in derivation
-    assert f"equal at {-(-once // (each[0] - each[1]))} queries" in derivation
+    assert f"from {-(-once // (each[0] - each[1]))} queries a token on it is cheaper" in derivation
     assert derivation.count(f"{once / 1e6:.1f} million") == 2, "to decompress a token, and to absorb a query and expand"
 
 
