@@ -141,12 +141,12 @@ def reference(q, k, weights, indices, target):
 
 # Two queries of two heads, three keys of two numbers, of which one is in no list, two indices each, one of them none.
 # Backward also reads the upstream gradient, the three sums of each query, the order of the rows, where those of each
-# key begin, and what the keys had.
+# key begin, and what the keys had, in float64.
 READ = 8 * 4 + 4 * 4 + 4 * 4 + 4 * 4 + 3 * 4
 EXAMPLES = {
     LESSON: {
         "forward": dict(bytes_read=READ, bytes_written=8 + 24, operations=0),
-        "backward": dict(bytes_read=READ + 4 + 24 + 3 * 8 + 4 * 4 + 24, bytes_written=32 + 16 + 24, operations=0),
+        "backward": dict(bytes_read=READ + 4 + 24 + 3 * 8 + 4 * 4 + 48, bytes_written=32 + 16 + 48, operations=0),
     }
 }
 BENCH = dict(

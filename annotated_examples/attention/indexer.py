@@ -9,7 +9,8 @@ bits, shared by all of its heads. A query has a row for each head, and a weight:
 [[eq: IX-I]]
 
 The ReLU comes *before* the sum over the heads. So the heads can't be folded into one query: each of them may say "not
-this one" without saying "less". And the result is never used as a number. It only has to put the right keys first.
+this one" without saying "less". And attention never uses the result as a number. It only has to put the right keys
+first. ([The loss that trains it](indexer_loss.py) does take its softmax.)
 
 [[figure: indexer/heads]]
 
@@ -287,8 +288,8 @@ def indexer_logits_paged(q, k_cache, weights, lengths, block_table, k_scale=None
 
 # ## A run small enough to watch
 #
-# Three queries of two heads and six keys, the first head with a negative weight. Each query sees one key more than the
-# one before, the last one all of them.
+# Three queries of two heads and six keys, the first head with a negative weight. The queries see the first two keys,
+# the first three, and all of them.
 def EXAMPLE():
     at = torch.arange(12, dtype=torch.float32, device=device.DEVICE)
     q, k = (at * 5 % 7 - 3).view(3, 2, 2), (at * 3 % 5 - 2).view(6, 2)

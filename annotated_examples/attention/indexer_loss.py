@@ -32,8 +32,9 @@ measured on a card yet, so this page has no times.
 **Contract.** `q` is (M, H, D) and `k` is (S, D), both float32, float16 or bfloat16, `weights` (M, H) float32, H and D
 from 1 to 128; `indices` (M, K) int32, −1 anywhere for "none"; a key that is listed twice counts twice. `target` is (M,
 K) float32, not negative; where the index is −1 it counts as 0. Any strides. Its rows needn't add up to 1: the gradient
-is that of the loss as it stands. The result is the *sum* over the queries. All arithmetic is float32 but the products,
-whose factors have the inputs' dtype. An index that is none of the keys makes the loss NaN, and nothing outside is read.
+is that of the loss as it stands. The result is the *sum* over the queries. The factors of products have the inputs'
+dtype, the gradient of a key is summed in float64, and all other arithmetic is float32. An index that is none of the
+keys makes the loss NaN, and nothing outside is read.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -3,12 +3,12 @@ r"""
 
 Each head of [attention](flash_attention.py) has keys and values of its own. While text is written they are all kept.
 With 128 heads of keys of 192 and values of 128 numbers, a token takes 81,920 bytes in bfloat16. *Multi-head latent
-attention*, of the DeepSeek models, keeps 1152 bytes, 71 times fewer: one latent vector, of which a matrix makes the
-keys of each head and another one the values, [[tag: MLA-K]] and [[tag: MLA-V]].
+attention*, of the DeepSeek models, keeps 1152 bytes, 71 times fewer. Most of them are one latent vector of 512 numbers,
+of which a matrix makes the keys of each head and another one the values, [[tag: MLA-K]] and [[tag: MLA-V]].
 
 Positions don't fit into this. A query and a key are [rotated](../classics/rope.py) by their positions, and that can't
-happen inside a product that is the same for all tokens. So a key has a second part, which is rotated and shared by all
-heads. A score is the sum of two products:
+happen inside a product that is the same for all tokens. So a key has a second part, 64 numbers, which is rotated and
+shared by all heads. A score is the sum of two products:
 
 [[eq: MLA-S]]
 

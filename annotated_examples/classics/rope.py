@@ -184,7 +184,7 @@ def like(x):
 
 # A tile of 1024 pairs is 8 for each of 128 threads: in bfloat16 a load of 16 bytes from each half. Fewer heads than
 # that make a smaller tile, with a warp for every 256 pairs. A tile holds only a few wide heads, and the last tile is
-# rarely full, so their programs have one warp, which leaves fewer threads idle. `R` and `D` are constants of the
+# often not full, so their programs have one warp, which leaves fewer threads idle. `R` and `D` are constants of the
 # kernel: a model has one head size, and the compiler learns which loads are aligned.
 #
 # `torch.compile` can trace a launch, but not one with tuples. So inside it `turn` is an operator of its own, of which

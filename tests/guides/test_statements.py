@@ -484,6 +484,48 @@ def test_the_error_that_the_rule_is_judged_by_is_counted_in_eps():
     assert "it is off by ten eps. Our rule [allows eight]" in said("docs/guides/which-judge.md")
 
 
+def test_where_the_faults_of_the_corpus_come_from():
+    from benchmarks import scoreboard
+
+    known, last = ([case for case in scoreboard.cases(each) if case.faulty] for each in (False, True))
+    reported = sum("#" in case.source for case in known)
+    attacks = sum(case.source == "written as an attack on the judge" for case in known)
+    invented = sum(case.source.startswith("own") and "#" not in case.source for case in last)
+    text = said("docs/guides/which-judge.md")
+    assert f"Of the {len(known)} faults that we know, {reported} follow reports in other projects" in text
+    assert f"and {attacks} are attacks on our own judge" in text
+    assert f"as were {invented} of the {len(last)} in the last third" in text
+    judges = json.loads((ROOT / "docs/guides/judged/scoreboard.json").read_text("utf-8"))["judges"]
+    assert judges[scoreboard.OURS]["right"] == judges["KernelBench"]["right"], "each gets every right kernel"
+
+
+def test_why_the_bound_of_unit_rows_is_missed():
+    text = (ROOT / "tests/corpus/last/unit_rows.py").read_text("utf-8")
+    assert '"eps": (1e-12, 0.5)' in text
+    assert "its bound is an option, 10⁻¹² or ½." in said("docs/guides/which-judge.md")
+
+
+def test_tags_without_a_kernel_of_their_own_are_told():
+    from academy.formulas import reports
+
+    rows = [line for line in reports.table(ROOT) if line.startswith("| (")]
+    used = [line for line in rows if line.endswith("| those of the formulas that use it |")]
+    assert 0 < len(used) < len(rows) / 5 and not [line for line in rows if line.endswith("|  |")]
+    assert "or with another one that uses it: the table says which" in said("docs/guides/what-is-verified.md")
+
+
+def test_in_what_the_gradient_of_a_key_is_summed(monkeypatch):
+    from annotated_examples.attention import indexer_loss
+
+    seen = []
+    monkeypatch.setattr(indexer_loss, "add_rows", lambda rows, lists, dk: seen.append((rows.dtype, dk.dtype)))
+    q, k = torch.ones(1, 1, 2), torch.ones(2, 2, requires_grad=True)
+    lists, target = torch.tensor([[0, 1]], dtype=torch.int32), torch.full((1, 2), 0.5)
+    indexer_loss.indexer_loss(q, k, torch.ones(1, 1), lists, target).backward()
+    assert seen == [(torch.float32, torch.float64)]
+    assert "the gradient of a key is summed in float64" in said("annotated_examples/attention/indexer_loss.py")
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "docs").glob("*/*.[mp][dy]")) + sorted((ROOT / "docs").glob("*.md")), ids=str
 )
