@@ -2,7 +2,7 @@ r"""
 # Low-bit matmul, a handful of rows
 
 Up to about fifty rows, all the time should go into reading the words. In [planes](planes.py) it goes into instructions.
-This kernel computes the same sums with a third to a half as many.
+With one row, this kernel computes the same sums with less than half as many.
 
 [[eq: QM-planes]]
 
