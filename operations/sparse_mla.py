@@ -192,12 +192,12 @@ def gathered(q, kv, indices):
 
 # Two queries of two heads, four keys, all of them in a list, and lists of four, with five numbers of keys. Backward
 # also reads two results and their gradients, the sorted places of these five, where those of each key begin, and what
-# the keys had.
+# the keys had, in float64.
 READ = 12 * 4 + 12 * 4 + 8 * 4
 EXAMPLES = {
     LESSON: {
         "forward": dict(bytes_read=READ, bytes_written=32 + 16, operations=0),
-        "backward": dict(bytes_read=READ + 2 * (32 + 16) + 5 * 8 + 5 * 4 + 48, bytes_written=48 + 48, operations=0),
+        "backward": dict(bytes_read=READ + 2 * (32 + 16) + 5 * 8 + 5 * 4 + 96, bytes_written=48 + 96, operations=0),
     }
 }
 

@@ -102,6 +102,7 @@ def adamw_kernel(
     if LR_IN_MEMORY:
         lr = tl.load(lr)
     step = tl.load(step_ptr).to(tl.int64)
+    # In the example's first step $c_1$ is 0.1, and so is the learning rate: `pid=0: rate = 1`.
     rate = lr / one_minus_power(new1, step)
     root = tl.sqrt(one_minus_power(new2, step))
     kept = 1.0 - lr * decay
