@@ -28,7 +28,7 @@ def failure(text: str) -> PageError:
         ("class", "{c: q}", "math.class.c: 'q' is not among the dims (n)"),
         ("given", "{x: vector}", "math.given.x: 'vector': write `scalar` or dims (n)"),
         ("given", "{x: n > 1}", "math.given.x: 'n > 1': write `scalar`"),
-        ("given", "{e: n}", "math.given.e: e is reserved"),
+        ("given", "{e: n}", "math.given.e: e is reserved, for Euler's number: take another letter"),
         ("given", "{n: scalar}", "math.given.n: n is declared twice"),
         ("generic", "{f: 1}", "math.generic: must be a list"),
         ("origin", "2", "math.origin: must be 0 or 1, got 2"),

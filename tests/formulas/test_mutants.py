@@ -1,12 +1,14 @@
 """Every small change of a formula or a kernel is noticed, or is on the reviewed list with its reason."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from academy.runtime import device
 from academy import cli
+from academy.book.problems import Problem
 from academy.formulas.mutation import engine, equations, seen
 from academy.formulas.project import Project
 from academy.judge import kernel_mutants as kernels
@@ -293,3 +295,15 @@ def test_what_is_kept_is_of_kernels_that_exist(kind):
     )
     assert kept and set(kept) <= {judge.path.as_posix() for judge in JUDGES}
     assert all(set(each["counts"]) == set(seen.KINDS) for each in kept.values())
+
+
+@pytest.mark.parametrize("change", ["sum: a + b -> a - b", "clip: it's a -> b", r"\frac{a}{b}"])
+def test_a_survivor_comes_as_an_entry_of_the_list(change):
+    survivor = Problem("annotated_examples/k.py", 1, 1, f"{engine._UNNOTICED} (sign): {change}")
+    (entry,) = tomllib.loads(engine._entry(survivor))["mutant"]
+    assert (entry["file"], entry["change"]) == (survivor.path, change)
+
+
+def test_a_file_that_no_case_compares_is_no_success(capsys):
+    assert engine.main([PROJECT.root / "annotated_examples/common/halves.py"], count=1) == 1
+    assert engine._UNCOMPARED in capsys.readouterr().out

@@ -64,7 +64,8 @@ def kept_of_page(page: Page, root: Path) -> dict[str, Any] | None:
 def stale(page: Page) -> str:
     """What is said where something else is decided than the file has."""
     name = page.path.stem
-    return f"{FILE} is older than {name} or its kernels: python -m academy.formulas.comparing.decided {name} renews it"
+    renew = f"python -m academy.formulas.comparing.decided {name}"
+    return f"{FILE} is older than {name} or its kernels: {renew} renews it, and `make test` fails until then"
 
 
 def digest(page: Page) -> str:

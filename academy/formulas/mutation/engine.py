@@ -11,6 +11,7 @@ hide: a read past the end of a tensor, a masked lane without `other`.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -170,7 +171,7 @@ def score(project: Project, judge: Judge, count: int | None = None) -> tuple[Sco
             result.listed += 1
         else:
             result.survived += 1
-            message = f"no check notices this change ({mutant.operator}): {mutant.name}"
+            message = f"{_UNNOTICED} ({mutant.operator}): {mutant.name}"
             problems.append(Problem.at(judge.path, judge.text, mutant.start, message))
     return result, problems
 
@@ -203,6 +204,20 @@ def _judged(job: tuple[Judge, list[Mutant]]) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- the command
+_UNNOTICED = "no check notices this change"
+_UNCOMPARED = "no case compares it with a formula, so nothing is tried: name a file that uses it"
+_ADVICE = (
+    "Say it so that the change would be wrong, or add a case. If the change is true as well, or can't be\n"
+    "observed, it goes into backprop_math/equivalent_mutants.toml with the reason:"
+)
+
+
+def _entry(survivor: Problem) -> str:
+    change = survivor.message.partition("): ")[2]
+    quoted = f"'{change}'" if "'" not in change and "\n" not in change else json.dumps(change, ensure_ascii=False)
+    return f'\n[[mutant]]\nfile = "{survivor.path}"\nchange = {quoted}\nreason = ""\n'
+
+
 def judges(project: Project, only: str | None = None) -> list[Judge]:
     """One for each derivation, and one for each kernel file that a case names."""
     pages, _ = project.pages()
@@ -238,11 +253,17 @@ def main(files: list[Path] | None = None, only: str | None = None, count: int | 
         for entry in entries(project, "mutant")
         if not (project.root / entry["file"]).is_file()
     ]
-    for judge in judges(project, only):
+    known = judges(project, only)
+    for path in sorted((chosen or set()) - {judge.path for judge in known}):
+        problems.append(Problem.at(path, "", 0, _UNCOMPARED))
+    for judge in known:
         if chosen is None or judge.path in chosen:
             result, found = score(project, judge, count if isinstance(judge, Kernels) else None)
             print(result, flush=True)
             problems += found
     status = report(problems)
+    survivors = [each for each in problems if each.message.startswith(_UNNOTICED)]
+    if survivors:
+        print(f"\n{_ADVICE}\n" + "".join(map(_entry, survivors)), file=sys.stderr)
     print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
     return status

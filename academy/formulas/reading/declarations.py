@@ -35,7 +35,9 @@ DTYPE = torch.float64
 #: Keys under `math`, and what their values must be.
 MATH_KEYS = {"origin": int, "dims": list, "index": dict, "class": dict, "given": dict, "generic": list}
 MATH_KEYS |= {"loss": dict, "gradients": dict, "reference": dict}
-RESERVED = ("e", r"\pi", r"\partial", r"\sum", r"\nabla", r"\delta")
+#: Letters that mean the same on every page.
+RESERVED = {"e": "Euler's number", r"\pi": "half a turn", r"\delta": r"Kronecker's \delta_{ij}"}
+RESERVED |= {r"\partial": "derivatives", r"\nabla": "gradients", r"\sum": "sums"}
 #: What a given symbol may be besides any real number, and how it is drawn from normal and uniform numbers: away from
 #: what would make a mistake invisible.
 _DOMAINS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -156,8 +158,10 @@ class Declarations:
 
     def _declare(self, tex: object, kind: str, *keys) -> str:
         tokens = self._tokens(tex, *keys)
-        if not tokens or str(tex) in RESERVED:
-            self.fail(f"{tex or 'an empty name'} is reserved", "math", *keys)
+        if not tokens:
+            self.fail("a name must not be empty", "math", *keys)
+        if str(tex) in RESERVED:
+            self.fail(f"{tex} is reserved, for {RESERVED[str(tex)]}: take another letter", "math", *keys)
         if tokens in self.symbols:
             self.fail(f"{tex} is declared twice", "math", *keys)
         self.symbols[tokens] = (str(tex), kind)
