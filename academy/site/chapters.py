@@ -28,7 +28,7 @@ from traitlets.config import Config
 from academy.book.directives import EQUATION, fenced, on_line, pattern
 from academy.book.layout import ROOT
 from academy.book.texts import first_sentence, read
-from academy.results import figures
+from academy.results import experiments, figures
 from academy.site import addresses, change_it, exercise_pages, pictures
 from academy.site.library import Library
 
@@ -45,6 +45,7 @@ EDITOR = """<div data-academy="editor" data-path="chapters/{name}.py" data-slide
 
 </div>"""
 SPAN = re.compile(pattern("tag", "bench"), re.S)
+EXPERIMENT = re.compile(pattern("experiment"))
 #: Kept, since parsing all chapters takes a third of what an edit may take.
 parsed = lru_cache(64)(partial(jupytext.reads, fmt="py:percent"))
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
@@ -194,6 +195,7 @@ def portable(path: Path, uri: str, library: Library, site_url: str, repo_url: st
     def prose(text: str) -> str:
         text = pictures.FIGURE.sub(lambda found: f"*{pictures.alternative(ROOT, found['argument'])}*", text)
         text = text.replace("[[exercises]]", "\n".join(exercise_pages.listed(library, uri)))
+        text = EXPERIMENT.sub(lambda found: "\n".join(experiments.markdown(found["argument"], ROOT)), text)
         return addresses.without_dead_links(LINK.sub(link, written_out(text, library)))
 
     notebook = copy.deepcopy(parsed(read(path)))

@@ -174,7 +174,8 @@ HIDDEN = {
         gluon/flash_attention_backward classics/linear_cross_entropy sampling/sample fast/sample
         common/choosing ladders/flash_attention""",
     "a term of a row's sum, in which the largest is 1": """tutorials/softmax fast/softmax classics/cross_entropy
-        fast/cross_entropy moe/router model/sinkhorn distributed/vocab_parallel_cross_entropy common/logits""",
+        fast/cross_entropy fast/token_logprobs moe/router model/sinkhorn common/logits
+        distributed/vocab_parallel_cross_entropy""",
     "a result of 16 bits": "fast/causal_conv1d common/exponential common/halves",
     "an argument that is a whole number, or a sum beside 16 bits": "common/chunks",
     "an argument that is a rounded square, in PyTorch too": "classics/geglu",
