@@ -140,10 +140,10 @@ for heads in (8, 2):
 
 # %% [markdown]
 # A quarter of the bytes, and four times as many operations for each of them; the number of operations stays the same.
-# Are four many? By its data sheet an H200 brings 4.8 TB/s, and its tensor cores do 989 TFLOP/s in bfloat16. Only they
-# multiply matrices that fast. (Measured here: [[bench: device/copy]] and [[bench: device/matrix]].) Everything else, such
-# as turning a code into a number, is done by its ordinary units, at 33.5 · 10¹² instructions a second. (The data sheet
-# says 67 TFLOP/s, because it counts a multiply-add as two.)
+# Are four many? By its data sheet an H200 brings 4.8 · 10¹² bytes a second, and its tensor cores do 989 · 10¹²
+# operations in bfloat16. Only they multiply matrices that fast. (Measured here: [[bench: device/copy]] and [[bench:
+# device/matrix]].) Everything else, such as turning a code into a number, is done by its ordinary units, at 33.5 · 10¹²
+# instructions a second. (The data sheet says 67 · 10¹² operations, because it counts a multiply-add as two.)
 
 # %%
 RIDGE = 989e12 / 4.8e12
