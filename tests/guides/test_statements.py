@@ -505,15 +505,6 @@ def test_why_the_bound_of_unit_rows_is_missed():
     assert "its bound is an option, 10⁻¹² or ½." in said("docs/guides/which-judge.md")
 
 
-def test_tags_without_a_kernel_of_their_own_are_told():
-    from academy.formulas import reports
-
-    rows = [line for line in reports.table(ROOT) if line.startswith("| (")]
-    used = [line for line in rows if line.endswith("| those of the formulas that use it |")]
-    assert 0 < len(used) < len(rows) / 5 and not [line for line in rows if line.endswith("|  |")]
-    assert "or with another one that uses it: the table says which" in said("docs/guides/what-is-verified.md")
-
-
 def test_in_what_the_gradient_of_a_key_is_summed(monkeypatch):
     from annotated_examples.attention import indexer_loss
 

@@ -174,3 +174,10 @@ def test_a_phone_shows_one_column(browser, address):
         ".getBoundingClientRect(); return [box('.k-note').bottom, box('.k-code').top, box('.k-code').width] })()"
     )
     assert row[0] <= row[1] + 1 and row[2] > 340
+
+
+def test_tags_without_a_kernel_of_their_own_are_told(site):
+    page = " ".join((site / "guides/what-is-verified/index.html").read_text("utf-8").split())
+    used, rows = page.count("<td>those of the formulas that use it</td>"), page.count("<tr>")
+    assert 0 < used < rows / 5 and "<td></td> </tr>" not in page
+    assert "or with another one that uses it: the table says which" in page
