@@ -61,8 +61,8 @@ _LEFT_OUT += ["academy/book/reviewed.py", "academy/exact/torch.py", "academy/exa
 _LEFT_OUT += ["academy/files/size.py", "academy/files/vendored.py"]
 _LEFT_OUT += ["academy/gluon/command.py", "academy/traces/native_memory.py"]
 _KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
-#: They have nothing to watch, and what they import isn't there.
-_NOT_KERNELS = ("annotated_examples/capstone/", "annotated_examples/integrations/")
+# They have nothing to watch, and what they import isn't there.
+_LEFT_OUT += ["annotated_examples/capstone/", "annotated_examples/integrations/"]
 
 
 def published(root: Path = ROOT) -> dict[str, bytes]:
@@ -94,9 +94,7 @@ def academy(root: Path) -> bytes:
     """This project's own modules, the kernels, and the shims that stand in for torch and for Triton's C++ part."""
     paths = sorted(path for glob in [*_ACADEMY, *_KERNELS] for path in root.glob(glob))
     names = {path.relative_to(root).as_posix(): path for path in paths}
-    entries = {name: path.read_bytes() for name, path in names.items() if not name.startswith(_NOT_KERNELS)}
-    for name in _LEFT_OUT:
-        entries.pop(name, None)
+    entries = {name: path.read_bytes() for name, path in names.items() if not name.startswith(tuple(_LEFT_OUT))}
     entries |= {f"torch/{path.name}": path.read_bytes() for path in sorted((RUNTIME / "torch").glob("*.py"))}
     entries["triton/_C/__init__.py"] = b""
     entries["triton/_C/libtriton.py"] = (RUNTIME / "libtriton.py").read_bytes()

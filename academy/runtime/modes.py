@@ -19,17 +19,15 @@ else:
         TorchDispatchMode = TorchFunctionMode = object
 
 
-class DispatchMode(TorchDispatchMode):
+class _BesideTheCompiler:
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class DispatchMode(_BesideTheCompiler, TorchDispatchMode):
     """Sees operations on their way to memory, in `__torch_dispatch__`."""
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
-
-class FunctionMode(TorchFunctionMode):
+class FunctionMode(_BesideTheCompiler, TorchFunctionMode):
     """Sees calls of PyTorch's functions, in `__torch_function__`."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False

@@ -23,7 +23,6 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.custom_operator import opaque
 from annotated_examples.optimizers import adamw as lesson
 from annotated_examples.optimizers.adamw import (
     adamw_reference,
@@ -33,6 +32,7 @@ from annotated_examples.optimizers.adamw import (
     on_device,
     one_minus_power,
     one_step_,
+    opaque_step,
     stream_of,
 )
 
@@ -149,11 +149,7 @@ def aligned(places):
     return not any([place % 16 for place in places])
 
 
-@opaque(
-    "(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor[] steps, "
-    "Tensor? lr_tensor, float lr, float beta1, float beta2, float eps, float weight_decay) -> ()",
-    lambda *tensors: None,
-)
+@opaque_step
 def adamw_launch_(
     params, grads, exp_avgs, exp_avg_sqs, steps, lr_tensor, lr, beta1, beta2, eps, weight_decay,
     *, CHUNK=None, BLOCK=None,
@@ -197,8 +193,15 @@ def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999
 # *are* the same, and lie where they lay; and the gradients, which are new tensors each time. PyTorch has compared shape
 # and dtype of a gradient with those of its weight, when it was assigned.
 #
-# Anything else goes the long way: the first step, a checkpoint that was loaded, a gradient that is missing this time, a
-# weight that isn't contiguous, groups of several dtypes.
+# Anything else goes the long way: the first step, a checkpoint that was loaded, a gradient that is missing this time or
+# isn't contiguous, a weight that isn't, groups of several dtypes.
+def readable(grads, dtype):
+    """Whether the kernel can read each where it lies."""
+    return all(
+        [g.layout is torch.strided and g.is_contiguous() and g.dtype is dtype and not g.requires_grad for g in grads]
+    )
+
+
 class Known(NamedTuple):
     """What is remembered of a group of parameters."""
 
@@ -232,13 +235,7 @@ class AdamW(lesson.AdamW):
         same = len(tensors) == len(known.tensors) and all(map(operator.is_, tensors, known.tensors))
         same = same and [x.data_ptr() for x in tensors] == known.places and stream_of(first) == known.stream
         same = same and [g.numel() for g in grads] == known.lengths
-        usual = all(
-            [
-                g.layout is torch.strided and g.is_contiguous() and g.dtype is first.dtype and not g.requires_grad
-                for g in grads
-            ]
-        )
-        if not (same and usual) or torch.compiler.is_compiling():
+        if not (same and readable(grads, first.dtype)) or torch.compiler.is_compiling():
             return self.the_long_way(group)
         lr, options = group["lr"], (*group["betas"], group["eps"], group["weight_decay"])
         contract_of_numbers(lr, *options)
@@ -259,6 +256,7 @@ class AdamW(lesson.AdamW):
         if (
             torch.compiler.is_compiling()
             or len({(p.dtype, p.device) for p in params}) != 1
+            or not readable([p.grad for p in params], params[0].dtype)
             or not all(x.is_contiguous() for x in (*params, *columns[0], *columns[1]))
         ):
             return

@@ -183,11 +183,14 @@ def chunks_of(lengths, CHUNK, device, stream):
 # ## The launcher
 #
 # `opaque`, because `torch.compile` can't look into a function that asks for addresses.
-@opaque(
+opaque_step = opaque(
     "(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor[] steps, "
     "Tensor? lr_tensor, float lr, float beta1, float beta2, float eps, float weight_decay) -> ()",
     lambda *tensors: None,
 )
+
+
+@opaque_step
 def adamw_launch_(
     params, grads, exp_avgs, exp_avg_sqs, steps, lr_tensor, lr, beta1, beta2, eps, weight_decay,
     *, CHUNK=8192, BLOCK=2048,
