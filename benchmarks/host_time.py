@@ -36,16 +36,21 @@ def host_us(calls: dict, rounds: int = 15, count: int = 50) -> dict:
     """How long the CPU is busy with one call of each, in µs. They take turns,
     so that a slow moment of the machine meets all of them."""
     times: dict = {name: [] for name in calls}
-    for call in calls.values():
-        for _ in range(20):
+    counts: dict = {}
+    for name, call in calls.items():
+        call()  # compiles
+        begin, done = time.perf_counter(), 0
+        while done < 20 and time.perf_counter() - begin < 0.1:
             call()
+            done += 1
+        counts[name] = count if done == 20 else 1 + done // 5  # a loop in Python
     for _ in range(rounds):
         for name, call in calls.items():
             torch.cuda.synchronize()  # an empty queue: nobody waits for room
             begin = time.perf_counter()
-            for _ in range(count):
+            for _ in range(counts[name]):
                 call()
-            times[name].append((time.perf_counter() - begin) / count * 1e6)
+            times[name].append((time.perf_counter() - begin) / counts[name] * 1e6)
     return {name: statistics.median(values) for name, values in times.items()}
     # --8<-- [end:clock]
 

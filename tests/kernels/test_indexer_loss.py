@@ -49,7 +49,7 @@ MUTANTS = [
 
 #: Of what it shares with attention to selected keys: the sum of a key.
 SHARED = [
-    Mutant("a key's rows begin anew with each launch", "acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)", "acc = tl.zeros((BLOCK_D,), tl.float32)"),
+    Mutant("a key's rows begin anew with each launch", "acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)", "acc = tl.zeros((BLOCK_D,), tl.float64)"),
     Mutant("a row of another pair", "tl.load(rows_ptr + at * D + offs_d", "tl.load(rows_ptr + place * D + offs_d"),
     Mutant("the queries of the first launch", "lists[first : first + queries]) for", "lists[:queries]) for"),
 ]  # fmt: skip

@@ -58,7 +58,7 @@ SHARED = [
     Mutant("none scores 0", 'tl.where(j == -1, -float("inf"), s)', "tl.where(j == -1, 0.0, s)"),
     Mutant("a mistake is none", 's = tl.where(is_key(j, pages), s, float("nan"))', 's = tl.where(is_key(j, pages), s, -float("inf"))'),
     Mutant("what is none is added to the first key", "keys = torch.arange(S + 1, dtype=in_order.dtype, device=dk.device)", "keys = torch.arange(S + 1, dtype=in_order.dtype, device=dk.device)\n        keys[0] = -1"),
-    Mutant("a launch forgets what earlier ones have left", "acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)", "acc = tl.zeros((BLOCK_D,), tl.float32)"),
+    Mutant("a launch forgets what earlier ones have left", "acc = tl.load(dk_ptrs, mask=offs_d < D, other=0.0)", "acc = tl.zeros((BLOCK_D,), tl.float64)"),
     Mutant("rows as they were written", "tl.load(rows_ptr + at * D + offs_d", "tl.load(rows_ptr + place * D + offs_d"),
 ]  # fmt: skip
 
