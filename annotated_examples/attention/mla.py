@@ -230,8 +230,9 @@ def mla_attention_keys_kernel(
 
 # ## The launchers
 #
-# A program has a tile of its own and walks along other tiles, of which several are in flight: so these are smaller, in
-# 16 bits and with heads of up to 128. Wider heads and float32 leave room only for small ones.
+# A program has a tile of its own and walks along other tiles. In 16 bits and with heads of up to 128 the next one is
+# fetched while one is worked on, so these are smaller. Wider heads and float32 leave room only for small ones, one at
+# a time.
 def launch_options(q_nope, q_pe, v, own, walked, tiles):
     """The sizes of tiles, passed in or by default, and the other constants of a kernel. own, walked: their names."""
     checks.power_of_two(**tiles)

@@ -14,7 +14,7 @@ and that is what this kernel returns, a number for each number of the list.
 probability takes one product: [[tag: SP-P]]. It must be the log-sum-exp of *these* scores, over this list: then the
 probabilities add up to 1. With a sink in it they add up to less, and the rest is the sink's.
 
-**What it costs.** As much as half of attention: the scores again, without the product with the values. In bfloat16 a
+**What it costs.** About half of attention: the scores again, without the product with the values. In bfloat16 a
 row of 1152 bytes becomes one number of 4. This kernel hasn't been measured on a card yet, so this page has no times.
 
 **Contract.** `q`, `kv`, `indices` and `scale` are those of attention, and so is `lse`, (T, H) in float32. The last

@@ -231,8 +231,7 @@ def backward_tiles(heads, rank, dtype, index):
         return (8 if few else 16, 16, 4, 1), (16, 16, 4, 1)
     if narrow:
         return (M, 32, 4, 2), (min(M, 32), 64, 4, 2)
-    # The kernel for the keys has a sum of 512 numbers for each of its keys: 64 of them would spill registers, and take
-    # seven times as long.
+    # The kernel for the keys has a sum of 512 numbers for each of its keys: 64 of them would spill registers.
     large = room >= 227 * 2**10
     return (M if large else min(M, 32), 64 if large else 32, 8, 1), (min(M, 32), 32, 8, 1)
 

@@ -21,7 +21,7 @@ the same each time. Rows in chunks, lanes and masks are those of [softmax](../tu
 and reaches [[bench: layernorm/32768x4096/forward/lesson.share]] of copy speed at 32768 rows of 4096, on an H200.
 Backward needs 6, and here moves 10: `dy` and `x` are read along the rows for `dx`, and once more down the columns for
 the parameters. It reaches [[bench: layernorm/32768x4096/backward/lesson.share]] of the speed at which the 6 could be
-copied. [The fast version](../fast/layernorm.py) moves every byte once.
+copied. [The fast version](../fast/layernorm.py) moves every byte once where a row fits into registers.
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴, as in [softmax](../tutorials/softmax.py). `weight` and `bias` are optional vectors
@@ -247,7 +247,9 @@ def layernorm_backward_columns_kernel(
 
 # ## Launchers
 #
-# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each, in bfloat16 one load of 16 bytes.
+# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each, in bfloat16 one load of 16 bytes: if
+# rows are a multiple of 16 elements long and apart. Otherwise the compiler can't prove that 8 neighbours are aligned
+# and share a mask, and each is a load of its own.
 # Wider rows take more chunks, narrower ones leave lanes idle. (Softmax fits the chunk to the row; one size for all
 # keeps this launcher simpler.)
 @replayed

@@ -231,7 +231,9 @@ def rmsnorm_backward_columns_kernel(
 # zero when rows have no elements. The tensor that was normalised is returned too, for the backward pass: without a
 # residual it is `x` itself.
 #
-# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each, in bfloat16 one load of 16 bytes.
+# Divided among 128 threads, chunks of 1024 are 8 neighbouring elements for each, in bfloat16 one load of 16 bytes: if
+# rows are a multiple of 16 elements long and apart. Otherwise the compiler can't prove that 8 neighbours are aligned
+# and share a mask, and each is a load of its own.
 @replayed
 def rmsnorm_forward(x, weight=None, eps=1e-6, offset=0.0, residual=None, *, BLOCK_N=1024):
     """Returns `y`, the tensor that was normalised (`x`, or the new sum), and `rstd` in float32, one number per row."""

@@ -28,8 +28,8 @@ def row_stride(rows, N):
 LONGEST_ROW = 2**31 - 2**14
 
 
-# Any tensor with at least one dimension is accepted, in a dtype that kernels take. (64 is the most that PyTorch
-# allows, and a `range` ends before its last number.)
+# Any tensor with at least one dimension is accepted, in a dtype that kernels take. (PyTorch's own
+# sums along a dimension take no more than 64, and a `range` ends before its last number.)
 def rows_contract(x):
     checks.tensors(x=x)
     checks.dtypes(x=x)

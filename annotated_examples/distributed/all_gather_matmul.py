@@ -51,7 +51,8 @@ def all_gather_matmul_reference(x, w):
 # `gathered` has the rows of all ranks, one rank's below the other's, and `arrived` a flag for each. The kernel is
 # persistent: at most one program for each SM, each of which takes every `num_programs`-th tile. Here that is no
 # question of speed. A program that waits for a flag keeps its place, and a small kernel sets the flag: if programs that
-# wait filled every SM, it would never run. In 16 bits one of these programs takes three fifths of its SM's registers.
+# wait filled every SM, it would never run. In 16 bits one of these programs takes three fifths of a Hopper SM's
+# registers if `w` is contiguous and K and N are multiples of 16, else more, up to all of them.
 @triton.jit
 def gathered_matmul_kernel(
     gathered_ptr,  # (WORLD, rows, K), contiguous

@@ -15,7 +15,8 @@ written and read once. With more than 512 rows the weights are decoded to memory
 once.
 
 **Contract.** As the lesson's. The parts are added in a fixed order, so the same call gives the same bits. Codes of
-eight bits, and codes whose rows don't begin at multiples of 16 bytes, are left to the lesson's kernel.
+eight bits are left to the lesson's kernel, and so are, up to 64 rows, codes whose rows don't begin at multiples of 16
+bytes; with more rows those are decoded to memory as well.
 
 **Where it falls behind.** From 128 rows on the lead is gone. With 4096 rows a kernel decodes first, in
 [[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]], the time of a copy that moves as many bytes; the library
@@ -423,8 +424,8 @@ def mx_matmul_forward(a, codes, scale, bias, out_dtype, **tiles):
 def mx_matmul(a, b, scale_b, *, bias=None, out_dtype=None, format=None):
     """`a @ decode(b).T + bias`, where `b` has codes of four or eight bits and a power of two for every 32.
 
-    With more than 512 rows, on some cards 64, the weights are decoded first: a matrix of N x K in the dtype of `a`
-    exists during the call.
+    With more than 512 rows, on some cards or for some strides 64, codes of four bits are decoded first: a matrix of
+    N x K in the dtype of `a` exists during the call.
 
     Args:
         a: tensor of shape (M, K), float16 or bfloat16, any strides; K a multiple of 32.

@@ -4,7 +4,7 @@ r"""
 A language model that answers one user multiplies a handful of rows by enormous weight matrices, and nearly all of the
 time goes into reading the weights. If weights are stored in four bits instead of sixteen, there is only a quarter to
 read. The kernel then turns packed integers back into numbers *inside* the matrix product, without ever writing the
-unpacked weight to memory.
+unpacked weight to global memory.
 
 [[eq: QM-C]]
 
@@ -42,7 +42,8 @@ from annotated_examples.common.tile_order import grouped_order
 # the product sums over, so that one word feeds one output column only.
 # [[figure: layout/packed]]
 #
-# The integers are unsigned. Add the zero point `2**(W_nbits - 1)` to signed ones: a -1 would come back as 15.
+# The integers are unsigned. Add the zero point `2**(W_nbits - 1)` to signed ones: `pack` refuses a -1, whose four bits
+# would come back as 15.
 def pack(q, W_nbits):
     """Pack a matrix of small unsigned integers into 32-bit words along K, little end first.
 

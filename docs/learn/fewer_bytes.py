@@ -107,8 +107,8 @@ for texts, tokens in ((1, 1000), (1, 131072), (64, 1000), (64, 8192), (64, 13107
     )
 
 # %% [markdown]
-# For one short text the weights are nearly everything, and nothing of what follows would be noticed. One long text is
-# not enough to change that, nor are many short ones. It takes texts that are many *and* long. The cache also decides how
+# For one short text the weights are nearly everything, and nothing of what follows would be noticed. With one long text,
+# or many short ones, they are still most of it. For the cache to be more it takes texts that are many *and* long. The cache also decides how
 # many texts fit on a card, and so among how many the weights are shared.
 #
 # ## Fewer heads
@@ -380,7 +380,7 @@ for name, (normal, outliers, shifted) in offs.items():
 
 # %% [markdown]
 # Large channels are a problem for both formats with a step for each token. The step is as large as the largest number
-# asks for, and to the other channels few codes are left: with eight bits the error is now nearly as large as with four
+# asks for, and to the other channels few codes are left: with eight bits the error is now more than half of that with four
 # bits before, and with four bits it is larger than the result. A
 # [rotation](../kernels/attention/quantized_cache.md) spreads an outlier over all channels. That is better than nothing,
 # and still far worse than normal keys. With a step for each channel large channels hardly matter. But such a step

@@ -1,9 +1,9 @@
 r"""# Two passes
 
-One program takes 64 queries of a head and never holds more than a tile of scores, 64 by 64. A softmax needs the largest
-score of a row and the sum of the exponentials before it can give the first weight. So the program passes over the keys
-twice: once for these two numbers, and once for the sum of the weighted values. The second pass computes every score
-again.
+One program takes 64 queries of a head (fewer in float32) and never holds more than a tile of scores, 64 by 64. A
+softmax needs the largest score of a row and the sum of the exponentials before it can give the first weight. So the
+program passes over the keys twice: once for these two numbers, and once for the sum of the weighted values. The second
+pass computes every score again.
 
 **Predict:** three products instead of two. How much of the time is that?
 """
