@@ -260,7 +260,7 @@ def sparse_attention_forward(q, kv, indices, sinks, rank, scale, *, BLOCK_M=None
     return o, lse
 
 
-# The rows of a few queries are made at a time, so that they take at most 256 MiB.
+# The rows of a few queries are made at a time, so that they take at most 256 MiB, or what a single query needs.
 @opaque(
     "(Tensor do, Tensor dlse, Tensor q, Tensor kv, Tensor indices, Tensor? sinks, Tensor o, Tensor lse, int rank, "
     "float scale, bool deterministic) -> (Tensor, Tensor, Tensor)",

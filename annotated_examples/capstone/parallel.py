@@ -40,7 +40,8 @@ from annotated_examples.distributed.vocab_parallel_cross_entropy import vocab_pa
 # compared. (For a run of your own, give each rank of `ddp` and `fsdp` its own seed, and those of `tp` the same.)
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """`sequences` a step, of all ranks together. `heads` and `key_heads` must be multiples of the ranks of `tp`."""
+    """`sequences` a step, of all ranks together. A multiple of the ranks must be `sequences` for `ddp` and `fsdp`, and
+    `heads`, `key_heads` and `hidden` for `tp`."""
 
     way: str = "tp"
     steps: int = 3

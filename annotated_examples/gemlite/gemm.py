@@ -246,8 +246,8 @@ def add_block(
 
     # **The words.** Row `k` finds its number in word row `k // per_word`. With four bits, the rows of the first block
     # are in `pid=0: word_rows = [0, 0, 0, 0, 0, 0, 0, 0, 1, ...]`: eight rows load the **same** word. One of the loads
-    # goes to memory; the other seven are merged with it, or find the word in L1. That keeps this kernel short, and
-    # slow.
+    # goes to memory; the other seven are merged with it, or find the word in the L2 cache: copies of 16 bytes to
+    # shared memory pass by L1. That keeps this kernel short, and slow.
     word_rows = offs_k // (32 // W_NBITS) if W_NBITS < 16 else offs_k
     words_ptrs = words_ptr + word_rows[:, None].to(tl.int64) * stride_wk + offs_n[None, :].to(tl.int64) * stride_wn
     # The mask excludes what is beyond K (half of the second block) and beyond N.
