@@ -303,6 +303,6 @@ BENCH = dict(
     eager=eager,
     eager_name="PyTorch, decoded first",
     timing="graph",
-    variants={"int8": eight(torch.int8), "e4m3": eight(E4M3)},
+    variants={"int4": {}, "int8": eight(torch.int8), "e4m3": eight(E4M3)},
     host_shape=(1, 4, 2, 128, 64),
 )

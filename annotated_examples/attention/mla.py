@@ -180,28 +180,31 @@ def mla_attention_queries_kernel(
 
 # ## Backward for the keys and values
 #
-# Who adds up `dk_pe`? Every head contributes to it, [[tag: MLA-dE]]. With a program for each head, the programs would
-# add to the same numbers at the same time, in an order that changes from run to run, and so would the last bits. Here a
-# program owns a tile of keys and goes through **all heads** one after the other. `dk_pe` is a sum in one place in one
-# order, while `dk` and `dv` start again with each head.
+# Who adds up `dk_pe`? Every head contributes to it, [[tag: MLA-dE]]. If each head's program added to the same numbers,
+# the order would change from run to run, and with it the last bits. Here a program owns a tile of keys and goes through
+# **eight heads** one after the other. `dk_pe` is a sum in one place in one order, while `dk` and `dv` start again with
+# each head. The sums of eight are stored, and added up by the launcher.
 #
-# The price is that there are few programs: of 4096 keys, 64 for each sequence. A faster kernel would keep a program for
-# each head, and one row of `dk_pe` for each head to be summed afterwards.
+# Why not all heads? Of 4096 keys there would be 64 programs for each sequence, for the 132 SMs of an H200. And with one
+# head in each program `dk_pe` would be stored 128 times.
+HEADS = tl.constexpr(8)
+
+
 @triton.jit
 def mla_attention_keys_kernel(
     do_tensor, q_tensor, q_pe_tensor, k_tensor, k_pe_tensor, v_tensor, lse_tensor, delta_tensor,  # as above
-    dk_tensor, dk_pe_tensor, dv_tensor,  # (B, H, S, D), (B, 1, S, E), (B, H, S, V)
+    dk_tensor, dk_pe_tensor, dv_tensor,  # (B, H, S, D), (B, groups of heads, S, E) in float32, (B, H, S, V)
     sizes, scale, INPUT_PRECISION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_V: tl.constexpr,
 ):  # fmt: skip
     H, T, S, ahead, D, E, V = sizes
     tiles = tl.cdiv(S, BLOCK_N)
-    b, start_n = tl.program_id(0) // tiles, tl.program_id(0) % tiles * BLOCK_N
+    b, group, start_n = tl.program_id(0) // tiles, tl.program_id(1), tl.program_id(0) % tiles * BLOCK_N
     offs_d, offs_e, offs_v = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_E), tl.arange(0, BLOCK_V)
     offs_n = start_n + tl.arange(0, BLOCK_N)
     k_pe = load_block(head(k_pe_tensor, b, 0, 0), offs_n, S, offs_e, E)
     dk_pe = tl.zeros((BLOCK_N, BLOCK_E), tl.float32)
-    for h in tl.range(0, H):
+    for h in tl.range(group * HEADS, tl.minimum(group * HEADS + HEADS, H)):
         k = load_block(head(k_tensor, b, h, 0), offs_n, S, offs_d, D)
         v = load_block(head(v_tensor, b, h, 0), offs_n, S, offs_v, V)
         dk = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
@@ -225,7 +228,7 @@ def mla_attention_keys_kernel(
             dk_pe = multiply_add(ds, q_pe, dk_pe, INPUT_PRECISION)
         store_block(head(dk_tensor, b, h, 0), dk * scale, offs_n, S, offs_d, D)
         store_block(head(dv_tensor, b, h, 0), dv, offs_n, S, offs_v, V)
-    store_block(head(dk_pe_tensor, b, 0, 0), dk_pe * scale, offs_n, S, offs_e, E)
+    store_block(head(dk_pe_tensor, b, group, 0), dk_pe * scale, offs_n, S, offs_e, E)
 
 
 # ## The launchers
@@ -287,7 +290,8 @@ def mla_attention_backward(
 ):
     """The gradients of the five inputs, from those of `o` and `lse`, which may have any strides."""
     tiles, (B, H, T, _), S = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N), q_nope.shape, k_nope.shape[2]
-    dq, dq_pe, dk, dk_pe, dv = map(torch.empty_like, (q_nope, q_pe, k_nope, k_pe, v))
+    dq, dq_pe, dk, dv = map(torch.empty_like, (q_nope, q_pe, k_nope, v))
+    dk_pe = lse.new_zeros(B, triton.cdiv(H, HEADS.value), *k_pe.shape[1:])
     delta, sizes = torch.empty_like(lse), sizes_of(q_nope, q_pe, k_nope, v, causal)
     inputs = [strided(x) for x in (do, q_nope, q_pe, k_nope)] + [without_heads(k_pe), strided(v)]
     if o.numel():
@@ -296,13 +300,14 @@ def mla_attention_backward(
             *inputs, strided(o), strided(dq), strided(dq_pe), strided(dlse), strided(lse), strided(delta), sizes,
             scale, **launch,
         )  # fmt: skip
-    if B * S:
+    if B * H * S:
         launch = launch_options(q_nope, q_pe, v, "BLOCK_N", "BLOCK_M", tiles)
-        mla_attention_keys_kernel[(B * triton.cdiv(S, launch["BLOCK_N"]),)](
-            *inputs, strided(lse), strided(delta), strided(dk), without_heads(dk_pe), strided(dv), sizes, scale,
-            **launch,
+        mla_attention_keys_kernel[(B * triton.cdiv(S, launch["BLOCK_N"]), dk_pe.shape[1])](
+            *inputs, strided(lse), strided(delta), strided(dk), strided(dk_pe), strided(dv), sizes, scale, **launch,
         )  # fmt: skip
-    return dq, dq_pe, dk, dk_pe, dv
+    # One after the other: the order of a `sum` may depend on how much there is to add.
+    total = sum(dk_pe.unbind(1), lse.new_zeros(k_pe.shape))
+    return dq, dq_pe, dk, torch.empty_like(k_pe).copy_(total), dv
 
 
 # ## Joining autograd
@@ -390,11 +395,8 @@ def mla_attention(q_nope, q_pe, k_nope, k_pe, v, *, causal=True, scale=None, ret
 def EXAMPLE():
     at = torch.arange(24, dtype=torch.float32, device=device.DEVICE)
     q, k = (at[:12] * 5 % 7 - 3).view(1, 2, 3, 2), (at[:16] * 3 % 7 - 3).view(1, 2, 4, 2)
-    q_pe, k_pe, v = (
-        (at[:6] % 3 - 1).view(1, 2, 3, 1),
-        (at[:4] % 3 - 1).view(1, 4, 1),
-        (at[:16] * 2 % 5 - 2).view(1, 2, 4, 2),
-    )
+    q_pe, k_pe = (at[:6] % 3 - 1).view(1, 2, 3, 1), (at[:4] % 3 - 1).view(1, 4, 1)
+    v = (at[:16] * 2 % 5 - 2).view(1, 2, 4, 2)
     o, lse = mla_attention_forward(q, q_pe, k, k_pe, v, True, 0.5, BLOCK_M=2, BLOCK_N=2)
     mla_attention_backward(
         q.clone(), torch.zeros_like(lse), q, q_pe, k, k_pe, v, o, lse, True, 0.5, BLOCK_M=2, BLOCK_N=2
