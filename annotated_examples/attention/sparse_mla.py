@@ -36,7 +36,8 @@ ones. float32, float16 or bfloat16, any strides. `indices` is (T, K) int32, in a
 key that is named twice counts twice. Any other number outside of [0, S) makes that query's results NaN, and with them
 the gradients of its keys; nothing outside is read. Keys that nobody has selected may hold anything, and get a gradient
 of 0. `scale` has no default: it is one over the square root of the width of a key before absorbing, and not of W.
-Scores and sums are float32, and the weights are rounded to the inputs' dtype once, for the product.
+Scores and sums are float32, that of a key's gradients in a fixed order float64, and the weights are rounded to the
+inputs' dtype once, for the product.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

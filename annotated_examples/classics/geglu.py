@@ -73,9 +73,10 @@ def geglu_packed_reference(x, approximate="none"):
 #
 # The tail falls off like the density `exp(-x²/2)`. Their quotient is a smooth, slowly varying function: in
 # `t = 1 / (1 + 0.3 · |x|)` it is a polynomial of degree eight, with a relative error below two in ten million for every
-# `x`. The form is that of Hastings ("Approximations for Digital Computers", 1955; Abramowitz and Stegun, 7.1.26). The
-# coefficients here were fitted again, for the smallest relative error of the tail; a test measures it. The formula
-# takes one exponential and one division, and the backward pass needs the same exponential for the slope.
+# `x` whose tail is a normal float32, up to 13. The form is that of Hastings ("Approximations for Digital Computers",
+# 1955; Abramowitz and Stegun, 7.1.26). The coefficients here were fitted again, for the smallest relative error of the
+# tail; a test measures it. The formula takes one exponential and one division, and the backward pass needs the same
+# exponential for the slope.
 #
 # Here every instruction counts, because the memory leaves time for so few. The forward pass at 8192 x 14336 in
 # bfloat16:

@@ -77,8 +77,8 @@ def count_labels_forward_kernel(labels_ptr, count_ptr, rows, ignore_index, BLOCK
 # ## Rung 4: exponentials
 #
 # A GPU has an instruction for powers of two, so $e^x$ becomes $2^{x \log_2 e}$, as in `tl.exp`. Results too small for a
-# normal float32 may be zero here, so the shorter `tl.exp2` will do. Each logit takes two exponentials: this line took
-# [[bench: ladders/cross_entropy/strips/ms]] to [[bench: ladders/cross_entropy/exp2/ms]].
+# normal float32 may be zero here, so the shorter `tl.exp2` will do. Each logit takes two exponentials: with rows of
+# 128,256 this line took [[bench: ladders/cross_entropy/strips/ms]] to [[bench: ladders/cross_entropy/exp2/ms]].
 @triton.jit
 def exp_shifted(z, shift):
     return tl.exp2((z - shift) * LOG2E)
@@ -117,8 +117,10 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcap: tl.constex
 #
 # The lesson keeps one maximum and one sum for the row. To update them, all threads of the program wait for each other,
 # twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
-# belongs to one thread, so no thread waits for another before the sweep is over: that took the kernel from
-# [[bench: ladders/cross_entropy/one_pass/ms]] to [[bench: ladders/cross_entropy/strips/ms]].
+# belongs to one thread, so no thread waits for another before the sweep is over. With rows of 128,256 that took the
+# kernel from [[bench: ladders/cross_entropy/one_pass/ms]] to [[bench: ladders/cross_entropy/strips/ms]]. Rows of 50257
+# went from [[bench: ladders/cross_entropy@8192x50257/one_pass/ms]] up to
+# [[bench: ladders/cross_entropy@8192x50257/strips/ms]]: only where rows are cut at such addresses is a strip one load.
 @triton.jit
 def first_sweep(
     body_ptr, strips, offs, whole, needed,
@@ -279,8 +281,10 @@ def cross_entropy_forward_kernel(
 
         # **Rung 5: the label last.** One entry is still wrong: the label's, from which 1 has yet to be subtracted,
         # [[tag: CE-x]]. Correcting it afterwards saves the sweep a comparison with the label in every column. (Alone it
-        # gains nothing: [[bench: ladders/cross_entropy/exp2/ms]] without it,
-        # [[bench: ladders/cross_entropy/label_last/ms]] with it.)
+        # gains nothing with rows of 128,256, [[bench: ladders/cross_entropy/exp2/ms]] without it and
+        # [[bench: ladders/cross_entropy/label_last/ms]] with it; with rows of 50257 it takes
+        # [[bench: ladders/cross_entropy@8192x50257/exp2/ms]] to
+        # [[bench: ladders/cross_entropy@8192x50257/label_last/ms]].)
         # `tl.debug_barrier` makes all threads of the program wait for each other, and so keeps the two stores in order.
         tl.debug_barrier()
         # Almost the whole weight, because the label had almost no probability: `pid=0: dx_label = -0.2498`.

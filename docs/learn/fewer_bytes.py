@@ -477,7 +477,7 @@ notebook.speed("mla_decode", live=[(128, 16, 4096)])
 #
 # [[exercises]]
 #
-# Next: [the same operations, as fast as the card allows](../guides/what-a-call-costs.md).
+# Next: the same operations, as fast as the card allows, beginning with [what a call costs](../guides/what-a-call-costs.md).
 #
 # Heads in groups are Ainslie et al., "GQA" (arXiv 2305.13245). Latents: DeepSeek-AI, "DeepSeek-V2" (arXiv 2405.04434).
 # Selected keys: DeepSeek-AI, "DeepSeek-V3.2" (2025). A step for each channel: Liu et al., "KIVI" (arXiv 2402.02750).
