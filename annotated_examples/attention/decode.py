@@ -14,7 +14,7 @@ kernel merges the parts, weighted by their log-sum-exps:
 addition per query. That is far too little to keep the tensor cores busy: the limit is a copy's speed. For 16 sequences
 of 8192 tokens, with 8 heads of 128 in the cache and 32 of queries, this kernel reaches
 [[bench: decode/16x32x8x8192x128/forward/lesson.share]] of it. Query heads that share a head of the cache are rows of
-one tile, so that the cache is read once for all of them.
+one tile, so that the cache is read once for all of them. (More than 64 take another tile, and another program.)
 
 **Contract.** `q` is (B, H, D), float32, float16 or bfloat16. The caches are (B, S, Hk, D), or pages of a common pool,
 (num_pages, page_size, Hk, D), with a table that says which ones belong to a sequence. Everything may have any strides.

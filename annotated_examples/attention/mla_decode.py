@@ -21,7 +21,8 @@ So all heads read the same row of 512 + 64 numbers, once as a key and once as a 
 **What it costs.** In bfloat16 a token of the cache is 1152 bytes, and each head does 2176 operations with it. With 16
 heads that is 30 operations a byte, far fewer than a card does while a byte arrives, so the bytes decide. With 128 heads
 it is 242, and the tensor cores have as much to do as the memory. Grouping heads would gain nothing here: all heads are
-one group. This page has no times yet.
+one group. (A tile has 64 rows at most. Of 128 heads, two programs read each latent, one of them at best from the L2
+cache.) This page has no times yet.
 
 **Contract.** `q` is (B, H, W), or (B, T, H, W) for the T newest tokens of each sequence, T at most 8; it is absorbed
 and its last W − `rank` numbers are rotated. `cache` is (B, S, W), or (pages, page_size, W) with a table, rotated alike.

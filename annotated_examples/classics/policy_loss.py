@@ -295,8 +295,8 @@ def dpo_contract(beta, label_smoothing, reduction, chosen, **others):
 
 # ## Joining autograd
 #
-# The slopes are known since the forward pass, so backward is a product. A token that doesn't count, or that a clip
-# holds, has the slope 0, and gets no gradient whatever comes from above: 0 · ∞ would be NaN.
+# The slopes are known since the forward pass, so backward is a product. A token that doesn't count has the slope 0, as
+# has one that a clip holds without a price, and gets no gradient whatever comes from above: 0 · ∞ would be NaN.
 class GrpoLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logprobs, *arguments):

@@ -302,7 +302,7 @@ def linear_cross_entropy_lean(
 
 # ## A run small enough to watch
 #
-# The lesson's example. Eight columns are kept, some in the gradient of the weights and the others in separate memory.
+# The lesson's example. Eight columns are kept, in separate memory: into so small a gradient of the weights none fits.
 def EXAMPLE():
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], device=device.DEVICE)
     at = torch.arange(11.0, device=device.DEVICE)

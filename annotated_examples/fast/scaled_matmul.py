@@ -179,7 +179,8 @@ def multiprocessors(device_index):
     return 2 if device.INTERPRET else torch.cuda.get_device_properties(device_index).multi_processor_count
 
 
-# The TMA unit isn't all: these tiles fill the shared memory of a data centre's card, more than twice that of others.
+# The TMA unit isn't all: these tiles fill the shared memory of Hopper and the B200, and a consumer card that has the
+# unit has less than half of that.
 @functools.cache
 def has_room(device_index):
     return device.INTERPRET or torch.cuda.get_device_capability(device_index)[0] in (9, 10)

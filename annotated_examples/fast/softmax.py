@@ -316,9 +316,9 @@ def softmax_backward_chunked_kernel(
 # A small result stays there, and the next operation finds it. A large one is evicted anyway, and the earlier the
 # better. So what is read is marked `evict_last`, and what is written leaves first. At 32768 x 4096 in bfloat16 the
 # forward pass took [[bench: softmax/ladder/no hint/rows_of_4096_forward_ms]] without this hint and takes
-# [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MB for all tensors together, is more
-# than four times the L2 cache of an H200. (The backward pass over rows of more than 32768 elements does without the
-# hint: it would evict what the second pass still needs.)
+# [[bench: softmax/ladder/final/rows_of_4096_forward_ms]] with it. The limit, 256 MiB for all tensors together, is more
+# than four times the L2 cache of an H200. (In the backward pass over rows of more than 32768 elements the last chunk
+# does without the hint: it stays in registers, and would evict what the second pass still needs.)
 def read_policy(x, tensors):
     return "evict_last" if tensors * x.numel() * x.element_size() > 1 << 28 else ""
 

@@ -54,9 +54,9 @@ in a graph, Python needs longer for them than the GPU for the work. At 1000 x 30
 
 **Contract.** `x` (…, K), `weight` (N, K) and `bias` (N,) have the same dtype, float32, float16 or bfloat16, and any
 strides. No size has to be a multiple of anything. What is kept for the backward pass is `x` and `weight`, as they are;
-with `"tensor"` it is their codes. The gradient is what the three formulas say: neither the derivative of rounding,
-which is zero, nor that of the scales plays a part. A NaN makes its group NaN, and with it every sum that the group is
-part of.
+with `"tensor"` it is the codes of both, and `weight`. The gradient is what the three formulas say: neither the
+derivative of rounding, which is zero, nor that of the scales plays a part. A NaN makes its group NaN, and with it every
+sum that the group is part of.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -452,7 +452,7 @@ def float8_linear(x, weight, bias=None, *, recipe="tensor", power_of_two=None, g
         TypeError: an argument isn't a tensor, or the dtypes differ or are not allowed; `grad_seed` has a wrong type.
         ValueError: shapes that don't fit, another recipe or power_of_two, a tensor on the wrong device, `grad_seed` out
             of range.
-        RuntimeError: the card is older than compute capability 8.9; later, `weight` was changed before backward.
+        RuntimeError: the card is older than compute capability 8.9; later, `weight` or, without "tensor", `x` changed.
 
     Source: recipes as in torchao's float8 training ("tensor", "row", "row_gw_hp") and in DeepSeek-AI, "DeepSeek-V3
     Technical Report" (2024), section 3.3 ("block").

@@ -4,6 +4,7 @@ Compiles for an H200 without one. Prints JSON.
 """
 
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -110,6 +111,18 @@ def scan_kernel(a_ptr, x_ptr, y_ptr, REVERSE: tl.constexpr):
     a, x = tl.load(a_ptr + tile).to(tl.float32), tl.load(x_ptr + tile).to(tl.float32)
     a, x = tl.associative_scan((a, x), 0, join, reverse=REVERSE)
     tl.store(y_ptr + tile, a + x)
+
+
+@triton.jit
+def atomic_kernel(x_ptr, out_ptr, APART: tl.constexpr):
+    lanes = tl.arange(0, 256)
+    tl.atomic_add(out_ptr + APART * lanes, tl.load(x_ptr + lanes), sem="relaxed")
+
+
+def takes_a_loop(card, dtype, apart):
+    """Whether adding to elements that are so far apart compares and swaps until nobody interferes."""
+    kernel = compiled(atomic_kernel, f"*{dtype} *{dtype}", {"APART": apart}, card, num_warps=1)
+    return "ATOMG.E.CAS" in machine_code(kernel, "-sass")
 
 
 OPERATIONS = "x * y + z", "tl.fma", "tl.dot", "tl.exp", "tl.log", "tl.erf"
@@ -379,6 +392,9 @@ def main():
     heads, options = (bf16, (4, 16, 4096, 128)), Options(0.1, OPEN, OPEN, 0.0, 4096, 4096)
     kernels = launched(flash_attention.attention_forward, heads, heads, heads, None, None, None, options)
     result["attention's loop"] = Counter(shortest_loop(kernels["attention_forward_kernel"]))
+    result["atomic sums in a loop"] = [
+        each for each in itertools.product((80, 89, 90, 100, 120), ("fp16", "bf16"), (1, 3)) if takes_a_loop(*each)
+    ]
     result["cards whose TMA unit gathers rows"] = [card for card in (90, 100, 120) if gathers(card)]
     result["warp_specialize"] = {f"{card}, {warps} warps": split(card, warps) for card, warps in SPLITS}
     print(json.dumps(result))

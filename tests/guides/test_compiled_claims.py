@@ -194,6 +194,15 @@ def test_how_much_of_attention_s_loop_is_the_softmax():
     assert "some 330 instructions for every warp, of which 230 are the softmax's" in text
 
 
+def test_which_atomic_sums_of_16_bits_are_one_instruction():
+    """Only of neighbours that one thread holds."""
+    in_a_loop = [(dtype, card) for card, dtype, apart in counted()["atomic sums in a loop"] if apart == 1]
+    assert in_a_loop == [("bf16", 80), ("bf16", 89)]
+    assert len(counted()["atomic sums in a loop"]) == len(in_a_loop) + 10, "all that are no neighbours"
+    assert "have an instruction from 9.0 on, for neighbours that one thread holds" in said("docs/guides/cards.md")
+    assert "neighbours that one thread holds have an instruction" in said("docs/reference/triton-language.md")
+
+
 def test_which_cards_gather_rows_by_tma():
     assert counted()["cards whose TMA unit gathers rows"] == [100, 120]
     text = said("annotated_examples/fast/moe_mlp.py")

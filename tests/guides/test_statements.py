@@ -407,6 +407,10 @@ def test_what_autograd_notices_of_wrong_gradients():
     for wrong in (lambda da, db: (da, db), lambda da, db: (da[:1], db, None)):
         with pytest.raises(RuntimeError, match="number of gradients|expected shape"):
             Multiplied.apply(a, b, wrong).sum().backward()
+    a.grad = None
+    Multiplied.apply(a, b, lambda da, db: (torch.stack([da, da]), db, None)).sum().backward()
+    assert torch.equal(a.grad, 2 * b), "too large, and nobody says so"
+    assert "one to which it does is summed down without a word" in said("docs/guides/from-pytorch.md")
     assert "two gradients of one shape that are swapped are not" in said("docs/guides/from-pytorch.md")
 
 
