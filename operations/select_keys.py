@@ -9,7 +9,7 @@ from academy.formulas.cases import case
 from academy.judge.public import Public
 
 LESSON = "attention.select_keys"
-FAST = None
+FAST = "fast.select_keys"
 FUNCTION = "select_keys"
 AXES = ("queries", "keys")
 DERIVATION = "indexer"
@@ -35,7 +35,7 @@ def windows(m, n):
     return {"J": ((at >= first[:, None]) & (at < last[:, None])).double(), "r": 6}
 
 
-USUAL = dict(modules=LESSON, returns="IX-keep", values=windows, sizes={"m": 5, "n": 37}, forward_only=True)
+USUAL = dict(modules=(LESSON, FAST), returns="IX-keep", values=windows, sizes={"m": 5, "n": 37}, forward_only=True)
 
 
 def mask_of(keys, like):
@@ -62,12 +62,25 @@ def _(module, Lambda, J, r):
     return mask_of(module.select_keys_reference(Lambda, int(r), start=start, end=end), Lambda)
 
 
-@case(**USUAL)
+@case(**USUAL | dict(modules=LESSON))
 def in_small_chunks(module, Lambda, J, r):
     return mask_of(module.select_keys_forward(Lambda, int(r), *bounds(J), BLOCK_V=8, BITS=1), Lambda)
 
 
-in_small_chunks.pytorch(select_keys.said["pytorch"])
+@case(**USUAL | dict(modules=FAST, sizes={"m": 5, "n": 97}))
+def with_a_guess(module, Lambda, J, r):
+    tiles = dict(WARPS=1, THREADS=1, SAMPLE=16)
+    return mask_of(module.select_keys_forward(Lambda, int(r), *bounds(J), **tiles), Lambda)
+
+
+@case(**USUAL | dict(modules=FAST, sizes={"m": 5, "n": 97}))
+def in_parts(module, Lambda, J, r):
+    tiles = dict(WARPS=1, THREADS=1, SAMPLE=16, PART=32)
+    return mask_of(module.select_keys_forward(Lambda, int(r), *bounds(J), **tiles), Lambda)
+
+
+for each in (in_small_chunks, with_a_guess, in_parts):
+    each.pytorch(select_keys.said["pytorch"])
 
 
 def many(m, n):
@@ -102,7 +115,10 @@ def reference(logits):
 
 
 # Windows of four and of five scores, four bounds, six positions; and room for lists, filled from both ends.
-EXAMPLES = {LESSON: {"forward": dict(bytes_read=9 * 4 + 16 + 12 * 8, bytes_written=2 * 3 * 4 + 12 * 8, operations=0)}}
+EXAMPLES = {
+    LESSON: {"forward": dict(bytes_read=9 * 4 + 16 + 12 * 8, bytes_written=2 * 3 * 4 + 12 * 8, operations=0)},
+    FAST: {"forward": dict(bytes_read=96 * 4 + 64 * 8, bytes_written=3 * 4 + 96 * 8, operations=0)},
+}
 BENCH = dict(
     shapes=[(4096, 65536), (64, 65536)],
     dtypes=[torch.float32],

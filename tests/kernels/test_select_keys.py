@@ -24,6 +24,7 @@ from academy.runtime import device
 from academy.judge.fences import far_apart
 from annotated_examples.attention import select_keys as module
 from annotated_examples.common import choosing
+from annotated_examples.fast import select_keys as fast
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 from tests.kernels.test_decode import unchecked
@@ -54,7 +55,30 @@ SHARED = [
     Mutant("beyond, of the last round", "beyond = tl.maximum(beyond, tl.max(", "beyond = tl.maximum(0.0, tl.max("),
 ]  # fmt: skip
 
+#: Of the fast version.
+GUESSES = [
+    Mutant("NaN exceeds nothing", "~(x <= bound)", "(x > bound)"),
+    Mutant("scores behind the window", "V.to(tl.uint32, bitcast=True)) &", "V.to(tl.uint32, bitcast=True) + 1) &"),
+    Mutant("the guess is believed", "more = (at < last) | (n < wanted)", "more = at < last"),
+    Mutant("a tile that was too much counts", "return tl.where(n <= ROOM, n, n - added), at", "return n, at"),
+    Mutant("a tile that was too much is left out", "at = tl.where(n <= ROOM, at + TILE, at)", "at = at + TILE"),
+    Mutant("the bound stays, and the list is full", "n, bound = wanted, bound_of(least)", "n = wanted"),
+    Mutant("128 of 128 are a negative number", "((all_of_warp >> 24) & 255)", "(all_of_warp >> 24)"),
+    Mutant("strips before it left out", "strip > 2, of_strip2", "strip > 3, of_strip2"),
+    Mutant("positions within the window", "first + both.to(tl.int32)", "both.to(tl.int32)"),
+    Mutant("what is left is 0", "tl.full((ROOM,), -1, tl.int32)", "tl.full((ROOM,), 0, tl.int32)"),
+    Mutant("positions within a part", "both + behind[:, None]", "both"),
+    Mutant("lists that are too long together", "if n > ROOM:\n        n, at", "if n > 2 * ROOM:\n        n, at"),
+    Mutant("strides of columns ignored", "rows = logits if logits.stride(1) == 1 else logits.contiguous()", "rows = logits"),
+]  # fmt: skip
+
 TILES = (dict(BLOCK_V=16, BITS=4), dict(BLOCK_V=32, BITS=1), dict(BLOCK_V=256, BITS=2))
+SMALL = dict(WARPS=1, THREADS=1, SAMPLE=8)
+FAST_TILES = (SMALL, SMALL | dict(PART=32), SMALL | dict(WARPS=2, SAMPLE=16), dict(WARPS=1, SAMPLE=16))
+
+
+def tiles_of(module):
+    return FAST_TILES if hasattr(module, "walk") else TILES
 
 
 def bounds(numbers):
@@ -72,8 +96,9 @@ def wanted(logits, k, start=None, end=None):
     return out.to(DEVICE)
 
 
-def assert_selected(module, logits, k, start=None, end=None, tiles=TILES[0]):
+def assert_selected(module, logits, k, start=None, end=None, tiles=None):
     __tracebackhide__ = True
+    tiles = tiles or tiles_of(module)[0]
     expected = wanted(logits, k, start, end)
     with harness.unchanged(logits=logits), harness.fenced_allocations():
         found = module.select_keys_forward(logits, k, bounds(start), bounds(end), **tiles)
@@ -91,7 +116,7 @@ def plateaus(module):
     ]).to(DEVICE)  # fmt: skip
     for k in (1, 16, 17, 35, 69, 70, 90):
         assert_selected(module, rows, k)
-    for tiles in TILES[1:]:
+    for tiles in tiles_of(module)[1:]:
         assert_selected(module, rows, 35, tiles=tiles)
 
 
@@ -125,7 +150,7 @@ def not_a_number(module):
     logits[2, 30:] = -torch.tensor(math.nan).abs()
     assert math.copysign(1, logits[2, 30].item()) < 0
     for k in (1, 2, 3, 4, 17, 40):
-        for tiles in TILES:
+        for tiles in tiles_of(module):
             assert_selected(module, logits, k, tiles=tiles)
 
 
@@ -149,7 +174,12 @@ def layouts(module):
     assert_selected(module, randn(7, 90)[:, 10:70], 9)
 
 
-CHECKS = [windows, minus_infinity, impossible, layouts, magnitudes, not_a_number, plateaus]
+def all_of_a_tile(module):
+    """As many in each of a thread's strips as there can be."""
+    assert_selected(module, torch.ones(2, 1100, device=DEVICE), 30, tiles=tiles_of(module)[-1])
+
+
+CHECKS = [all_of_a_tile, windows, minus_infinity, impossible, layouts, magnitudes, not_a_number, plateaus]
 
 
 def check(module):
@@ -157,17 +187,23 @@ def check(module):
         each(module)
 
 
+BOTH = pytest.mark.parametrize("module", [module, fast], ids=["lesson", "fast"])
+
+
+@BOTH
 @pytest.mark.parametrize("each", CHECKS, ids=lambda each: each.__name__)
-def test_check(each):
+def test_check(module, each):
     each(module)
 
 
 test_mutant_is_caught = harness.mutant_test(module, MUTANTS, check)
+test_mutant_of_the_fast_version_is_caught = harness.mutant_test(fast, GUESSES, check)
 test_mutant_of_what_is_shared_is_caught = harness.mutant_test(choosing, SHARED, check, within=module)
 
 
+@BOTH
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
-def test_dtypes(dtype):
+def test_dtypes(module, dtype):
     logits = randn(3, 3000, dtype=dtype).relu()
     for k in (1, 700, 2048, 4096):
         assert torch.equal(module.select_keys(logits, k), wanted(logits, k))
@@ -190,21 +226,24 @@ def test_parts_of_a_long_row():
     assert torch.equal(candidates.gather(1, place.long()).int(), whole)
 
 
+@BOTH
 @pytest.mark.parametrize(("M", "S"), [(0, 5), (3, 0), (1, 1)])
-def test_small(M, S):
+def test_small(module, M, S):
     found = module.select_keys(randn(M, S), 4)
     assert found.tolist() == [([0] if S else [-1]) + [-1] * 3] * M
 
 
+@BOTH
 @pytest.mark.skipif(not device.INTERPRET, reason="a card reads what isn't there")
-def test_far_away():
+def test_far_away(module):
     logits = randn(3, 20, dtype=torch.float16)
     assert torch.equal(module.select_keys(far_apart(logits), 5), module.select_keys(logits, 5))
 
 
+@BOTH
 @pytest.mark.gpu
 @pytest.mark.parametrize("times", harness.TIMES)
-def test_the_same_bits_every_time(times):
+def test_the_same_bits_every_time(module, times):
     """Rows of 65536 and one of 2²¹, half of them zeros; the last row lies behind 2³¹ elements."""
     logits = torch.randn(2**31 // 2**16 + 3, 2**16, dtype=torch.bfloat16, device=DEVICE).relu_()
     first = module.select_keys(logits, 2048)
@@ -216,6 +255,7 @@ def test_the_same_bits_every_time(times):
         assert all(torch.equal(module.select_keys(row, 2048), first) for _ in range(times - 1))
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("error", "message", "change"),
     [
@@ -232,5 +272,5 @@ def test_the_same_bits_every_time(times):
     ],
     ids=lambda value: None if isinstance(value, type) else value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
-def test_errors(error, message, change):
+def test_errors(module, error, message, change):
     harness.assert_refused(error, message, module.select_keys, **dict(logits=torch.ones(2, 3), k=2) | change)
