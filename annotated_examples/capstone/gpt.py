@@ -22,7 +22,7 @@ the plain model needs [[bench: capstone/eager/memory]], ours [[bench: capstone/o
 
 **Beside a compiler.** `torch.compile` fuses what lies between the products by itself. With it the plain model takes
 [[bench: capstone/torch.compile/step]] and [[bench: capstone/torch.compile/memory]]. So ours saves memory, but no time
-to speak of: by then products and attention are most of the step, and there the library is at least as good. When ours
+to speak of: by then products and attention are most of the step, and the library leaves little to gain there. When ours
 replace them, a step goes from [[bench: capstone/ladder/dropout/step_ms]] to
 [[bench: capstone/ladder/attention/step_ms]] for attention, and to [[bench: capstone/ladder/products/step_ms]] for the
 products. The reason is the gradients of the weights. Such a gradient has as few elements as its weight: 768 x 768 make

@@ -51,7 +51,8 @@ row of the projection for each.
 **Streams.** Every layer reads the same sum, of everything that was added before it. With four streams it reads a
 weighted mean of them, adds to each another share of what it makes of that, and mixes them. At the start the means are
 equal, all shares are 1, and the mixture keeps each stream nearly as it is. So the model begins as the one with a single
-stream, and learns to use four. A layer reads four times as many bytes of them, and does no more products.
+stream, and learns to use four. A layer reads four times as many bytes of them, and does one more product, a thin one of
+24 columns.
 """
 
 from academy.runtime import checks, script  # missing? Run make in the clone, then .venv/bin/python

@@ -9,8 +9,8 @@ least as large as the largest of them, and divided by it,
 a matrix has none above 1.
 
 The norm is float64, for three reasons. The square of 10³⁰ is no float32, nor is that of 10⁻³⁰. A norm that is rounded
-to bfloat16, as in many versions of Muon, may be too small by 1/256, and then a singular value is above 1. And a sum of
-millions of squares keeps its digits.
+to bfloat16, as in many versions of Muon, may be too small by nearly 1/256, and where one singular value is nearly all
+of it, that one is then above 1. And a sum of millions of squares keeps its digits.
 """
 
 from academy.runtime import checks, device  # noqa: F401  before anything imports triton
@@ -42,8 +42,8 @@ def squares_kernel(
 
 
 # Every program of the next kernel adds up the sums of its matrix, all in the same order. The quotient is rounded to
-# bfloat16 once. A matrix whose norm is below `eps` is divided by `eps`: one of zeros stays zero, and the
-# step for a tiny gradient is smaller than others.
+# float32, then to bfloat16, which may lift a singular value by up to 1/256. A matrix whose norm is below `eps` is
+# divided by `eps`: one of zeros stays zero, and the step for a tiny gradient is smaller than others.
 @triton.jit
 def normalize_kernel(
     x_ptr, sums_ptr, y_ptr,  # (batch, m, n); (batch, strips); (batch, m, n), contiguous
@@ -70,7 +70,7 @@ def normalize_kernel(
     lambda x, safety, eps: x.new_empty(x.shape, dtype=torch.bfloat16),
 )
 def normalized(x, safety, eps, *, BLOCK_M=16, BLOCK_N=256):
-    """x: (batch, m, n), any strides. Contiguous and bfloat16, no singular value above 1 / safety."""
+    """x: (batch, m, n), any strides. Contiguous bfloat16; before it is rounded no singular value exceeds 1 / safety."""
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
     batch, m, n = x.shape
     y, strips = torch.empty(batch, m, n, dtype=torch.bfloat16, device=x.device), triton.cdiv(m, BLOCK_M)

@@ -68,7 +68,7 @@ LOW = 2**32 - 1
 def random_words_reference(seed, index):
     """The four 32-bit words that the counters `index` get, as int64 in [0, 2³²)."""
     c0, c1, c2, c3 = index & LOW, index >> 32, torch.zeros_like(index), torch.zeros_like(index)
-    key_low, key_high = seed & LOW, seed >> 32
+    key_low, key_high = seed & LOW, seed >> 32 & LOW  # a negative seed is shifted with its sign
     for _ in range(10):
         first, second = c0 * 0xD2511F53, c2 * 0xCD9E8D57
         c0, c1, c2, c3 = second >> 32 & LOW ^ c1 ^ key_low, second & LOW, first >> 32 & LOW ^ c3 ^ key_high, first & LOW

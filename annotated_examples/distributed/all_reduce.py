@@ -171,7 +171,7 @@ def all_reduce(x, memory=None):
         A new tensor of the shape and dtype of x.
 
     Raises:
-        TypeError: x isn't a tensor of such a dtype, or memory is none, or of another dtype.
+        TypeError: x isn't a tensor of such a dtype, or memory isn't symmetric memory, or has another dtype.
         ValueError: memory is too small, or x requires a gradient: use `summed_over_ranks` for that.
 
     Source: the one-shot all-reduce of TensorRT-LLM and of PyTorch's `torch.ops.symm_mem.one_shot_all_reduce`.

@@ -1,8 +1,8 @@
 r"""
 # AdamW, fast: whole vectors, and nothing looked over twice
 
-[The lesson](../optimizers/adamw.py) moves each byte once, and takes longer for it than a copy does. And with many small
-tensors it isn't the card that one waits for, but the host. This file is about both.
+[The lesson](../optimizers/adamw.py) moves each byte once, but few at a time. And with many small tensors it isn't the
+card that one waits for, but the host. This file is about both.
 
 **What it costs.** 28 bytes for a float32 parameter, as in the lesson. Memory is fast if a thread moves 16 bytes at a
 time. The lesson's threads move 4, because two things aren't known when its kernel is compiled: whether an address from

@@ -9,11 +9,11 @@ split K into parts, and let several programs work on each tile, each on its own 
 
 What changes in [the kernel](gemm.py)? Two lines say which part of K is mine, and an atomic addition replaces the store.
 
-**What it costs.** The words are read once, as before. In addition each part is added to C, `4 * M * N` bytes, which has
-to be set to zero first. So it can pay off only while `M` is small. Alone it isn't enough: with 16 rows and
+**What it costs.** The words come from memory once, as before. In addition each part is added to C, `4 * M * N` bytes,
+which has to be set to zero first. So it can pay off only while `M` is small. Alone it isn't enough: with 16 rows and
 `N = K = 8192` the plain kernel takes [[bench: gemm/16x8192x8192/forward/ms]], this one
-[[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]]. [The fast version](../fast/low_bit/__init__.py), which also loads
-each word once, takes [[bench: gemm_splitK/16x8192x8192/forward/ms]].
+[[bench: gemm_splitK/16x8192x8192/forward/lesson.ms]]. [The fast version](../fast/low_bit/__init__.py), which also
+brings a word into registers once for all of its numbers, takes [[bench: gemm_splitK/16x8192x8192/forward/ms]].
 
 **Contract.** As [gemm](gemm.py). Atomic additions arrive in no fixed order, so the last bits of two equal calls may
 differ.

@@ -360,7 +360,8 @@ class AdamW(InFloat32):
 # ## A run small enough to watch
 #
 # Two tensors, of five elements and of two, in chunks of four: three programs. The first step of AdamW has the size of
-# `lr`, whatever the gradient is: both averages are exact after the correction, $g$ and $g^2$. So with gradients of 2
+# `lr`, whatever the gradient is, unless it is as small as `eps`: both averages are exact after the correction, $g$ and
+# $g^2$. So with gradients of 2
 # and -0.001, `adamw_kernel, pid=0, start=0: updated = [0.9, 0.9, 0.9, 0.9]` and
 # `adamw_kernel, pid=2, start=0: updated[:2] = [1.1, 1.1]`.
 def EXAMPLE():

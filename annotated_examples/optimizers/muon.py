@@ -45,9 +45,10 @@ from annotated_examples.common.tile_order import grouped_order
 # [[figure: muon/path]]
 #
 # Each round multiplies a small singular value by the first coefficient. Keller Jordan's polynomial is the same in all
-# five rounds. It grows fast, by 3.4, and doesn't settle: what comes out lies between about 0.7 and 1.2, which is good
-# enough. Polar Express has another polynomial for each round, the best one for what the rounds before have left. It
-# gets closer to 1, but **not from above**: a singular value of 1.015 at the start ends at infinity.
+# five rounds. It grows fast, by 3.4, and doesn't settle: what begins at 0.002 or more comes out between about 0.7 and
+# 1.2, which is good enough. Polar Express has another polynomial for each round, the best one for what the rounds
+# before have left. It gets closer to 1, but **not from above**: a singular value of 1.015 at the start ends at
+# infinity.
 NEWTON_SCHULZ = ((3.4445, -4.7750, 2.0315),) * 5
 POLAR_EXPRESS = (
     (8.2051, -22.9019, 16.4607), (4.0664, -2.8612, 0.5184), (3.9096, -2.8234, 0.5250), (3.2856, -2.4153, 0.4853),
@@ -167,10 +168,11 @@ def step_kernel(
 
 # ## The launchers
 #
-# Square tiles of 128 in 16 bits, with 64 columns in each round of the loop: with two rounds in flight that is 64 KiB of
-# shared memory, so at least one program fits on an SM of any card. A matrix with a short edge has few such tiles, and
-# most SMs would wait, so up to 1024 rows they are smaller. The choice depends on one matrix alone, and so its bits
-# don't depend on the batch. float32 has no tensor cores, unless PyTorch allows TF32, and needs more room.
+# Square tiles of 128 in 16 bits, with 64 columns in each round of the loop: two rounds in flight take 64 KiB of shared
+# memory, and the three of Hopper 96, so at least one program fits on an SM of any card. A matrix with a short edge has
+# few such tiles, and most SMs would wait, so up to 1024 rows they are smaller. The choice depends on one matrix alone,
+# and so its bits don't depend on the batch. float32 has no tensor cores, unless PyTorch allows TF32, and needs more
+# room.
 def tile_options(m, dtype, BLOCK=None, BLOCK_K=None):
     checks.power_of_two(BLOCK=BLOCK, BLOCK_K=BLOCK_K)
     most = 128 if m > 1024 and dtype != torch.float32 else 64

@@ -24,10 +24,10 @@ wins: the *Gumbel-max trick*. That happens with just the right probabilities; [t
 derivation](../../backprop_math/sample.md) shows why.
 
 **What it costs.** A row is read from memory once, 4 bytes a logit in float32, and a token is written. Then it is read
-from the L2
-cache: once for the list, with top-p alone once more for the sum, and without either once for the draw. Room for the
-list is 8 bytes a logit, of which few are used as a rule. Where nearly all logits are alike, the list holds nearly all
-of them. It is read 16 times, once for each digit, and that takes longer than reading the row as often.
+from the L2 cache: once for the list, with top-p alone once more for the sum, and without either once for the draw. Room
+for the list is 8 bytes a logit, of which few are used as a rule. Where nearly all logits are alike, the list holds
+nearly all of them. It is read 16 times for each threshold, once for each digit, and that takes longer than reading the
+row as often.
 
 **Where it falls behind.** One program has a row, so a few long rows leave most of the card idle. One of 151936 with
 top-p alone takes [[bench: sample:top-p alone/1x151936/forward/lesson.ms]], PyTorch's sort

@@ -459,8 +459,8 @@ for name, sampler in list(SAMPLERS.items())[1:]:
 # %% [markdown]
 # The last number says how much that is: as long as a training has fewer draws than that, its noise is larger than the
 # bias. So the last bit of a float32 is harmless, however long one trains. Of bfloat16 and of weights of 8 bits nothing
-# shows in one rollout, which has 84 draws above and 16,384 at real size. A training of a thousand such rollouts has
-# more than enough.
+# shows in one rollout, which has 84 draws above and 16,384 at real size. A training of a thousand rollouts
+# of that size has more than enough.
 #
 # **The loss doesn't see it.** A trainer that computes the old log-probabilities again, by itself, finds ratios of exactly
 # 1 in its first update. By its own account it is on-policy, and the bias stays.

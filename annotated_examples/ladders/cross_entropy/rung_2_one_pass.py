@@ -6,8 +6,8 @@ r"""# The gradient in the forward pass
 So the program that has just computed the log-sum-exp of its row goes over the row once more, while it is still in the
 L2 cache, and writes the gradient. Backward multiplies it by the upstream gradient, or does nothing if that is 1.
 
-A row in progress has to stay in the cache until its second pass. So few rows are in progress at a time: each gets 32
-warps, and blocks of 64 KB.
+A row in progress has to stay in the cache until its second pass. So few rows are in progress at a time: one of 128256
+gets 32 warps, and blocks of 64 KB.
 
 **Predict:** a third of the traffic is gone.
 """

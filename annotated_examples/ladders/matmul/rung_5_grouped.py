@@ -1,12 +1,13 @@
 r"""# Tiles in groups
 
-**What was slow?** Programs that run at the same time compute a few columns of tiles. They share what they load of B,
-but each needs rows of A that hardly another one needs.
+**What was slow?** Perhaps the order. It goes down one column of tiles after the other: the first 132 programs need all
+32 rows of tiles of A, and 5 columns of B.
 
 **What changes?** The order of the tiles, as in [the grouped lesson](../../tutorials/matmul_grouped.py): down a group of
-8 rows, then to the right.
+8 rows, then to the right. The first 132 then need 12 rows, and all 16 columns.
 
-**Predict:** the L2 cache of an H200 has 62.9 MB; A and B have 33.6 MB each.
+**Predict:** a column of tiles is as many bytes as two rows. And the L2 cache of an H200 has 62.9 MB; A and B have 33.6
+MB each.
 """
 
 from annotated_examples.tutorials.matmul_grouped import matmul_forward as lesson_forward

@@ -1,8 +1,8 @@
 r"""# Three passes
 
 The formula as it is written. One program takes one row and goes over it three times: for the largest score, for the sum
-of the exponentials, and to write the probabilities. A row of a vocabulary doesn't fit in registers, so each pass loads
-it again, in chunks.
+of the exponentials, and to write the probabilities. Each pass loads the row again, in chunks: as a whole, one of a
+vocabulary would take half of an SM's registers or more.
 
 **Predict:** the matrix is read three times and written once. How much slower than a copy, which reads it once?
 """
