@@ -14,8 +14,8 @@ import torch
 
 # ## The products
 #
-# `out` may be float32 where the factors have 16 bits. On a GPU the library adds up in float32 anyway, and only leaves
-# out the rounding. On the CPU, PyTorch has no such product, so the factors become float32 first: the same numbers.
+# `out` may be float32 where the factors have 16 bits. On a GPU the library adds up in float32 then, and leaves out the
+# rounding. On the CPU, PyTorch has no such product, so the factors become float32 first: the same numbers.
 def product_into(out, a, b, *, add=False):
     """`out = a @ b`, or with `add` `out += a @ b`, summed in float32."""
     if out.dtype == a.dtype:

@@ -12,7 +12,8 @@ bfloat16 the forward pass takes [[bench: softmax/32768x4096/forward/ms]], the le
 **What is missing.** With rows of 128256 and more, both passes take a third to a half longer than a copy: so many rows
 are in progress at once that some of their data has left the L2 cache before the second pass.
 
-**Contract.** The lesson's. The width is a constant in the kernels, so each new width triggers a compilation.
+**Contract.** The lesson's. The width and the distance of rows are constants in the kernels, so each new one of them
+triggers a compilation.
 """
 
 
@@ -45,8 +46,8 @@ from annotated_examples.tutorials.softmax import Softmax, softmax_reference
 #
 # One program takes `BLOCK_M` whole rows; short rows are taken several at a time so that a program has enough to do.
 # `N` and the stride are `tl.constexpr`. So the compiler knows which masks are always true, and how many neighbouring
-# elements one instruction may load. The price is a compilation for each new length. A model has few of them: a
-# vocabulary, a context.
+# elements one instruction may load. The price is a compilation for each new length or stride. A model has few of them:
+# a vocabulary, a context.
 @triton.jit
 def softmax_forward_kernel(
     x_ptr,  # (M, N), rows stride_xm apart

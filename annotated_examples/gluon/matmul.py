@@ -23,8 +23,9 @@ At 8192 in each direction the second kernel takes [[bench: gluon_matmul/8192x819
 **Without a GPU** it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
 
 **Contract.** `a`: (M, K), `b`: (K, N), float16 or bfloat16, any strides, may be empty. The sums are float32, rounded
-once. Matrices whose rows (or, for `b`, columns) don't begin at multiples of 16 bytes are copied first. Both gradients
-are products of the same kind. No input is written to. The result's rows may lie further apart than they are long.
+once. What doesn't lie in rows (or, for `b`, columns) that begin at multiples of 16 bytes is copied first. Both
+gradients are products of the same kind. No input is written to. The result's rows may lie further apart than they are
+long.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -25,9 +25,9 @@ phases of each barrier, the use of each buffer. `academy simulate --lanes` draws
 terminal, and says when each phase was complete; `--json` writes what each step waited for. On another GPU than Hopper
 the functions refuse to start.
 
-**Contract.** `x`: (M, N), float32, float16 or bfloat16, any strides, may be empty. Rows that don't begin at multiples
-of 16 bytes are copied first. The result has the dtype of `x`; the product is computed in float32. No input is written
-to.
+**Contract.** `x`: (M, N), float32, float16 or bfloat16, any strides, may be empty. What doesn't lie in rows that begin
+at multiples of 16 bytes is copied first. The result has the dtype of `x`; the product is computed in float32. No input
+is written to.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -21,8 +21,8 @@ masked products instead of one.
 
 **What it costs.** Per chunk of $C$ tokens and head, forward: $2 C^2 D \log_2 C$ multiplications for queries and keys,
 $C^2$ pairs on each level, though all levels together use only $C (C - 1) / 2$; then what the gated delta rule takes. A
-gate for each channel is as many numbers as a key, in float32. $P$, the inverses, $W$, $U^0$ and the states are written
-and read. Backward computes all of that again instead of keeping it.
+gate for each channel is as many numbers as a key, in float32. $P$, $W$, $U^0$, $U$ and the states are written and read.
+Backward computes all of that again instead of keeping it, and the inverses with it.
 
 **Contract.** As the gated delta rule, but `g` is (B, T, H, D): a gate for each head of `v` and each number of a key.
 −∞ is allowed, in one channel or in all. Where nothing is left but a far decayed initial state, it is exact to a
