@@ -44,15 +44,17 @@ zip: site
 test: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
+	@# While one core collects the tests, another looks at types; what it finds is said at the end.
+	$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS); tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/mypy.txt; exit $$((tests || types))
 
 # No expectation may hang on this processor: what adds in another order, with narrower vectors and one thread, must pass
 # too. (MKL, PyTorch's own kernels, oneDNN, OpenBLAS and numpy are each told by a variable of their own.)
 ANOTHER_CPU = MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 OMP_NUM_THREADS=1 \
     OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 test-as-another-cpu: $(VENV)/.installed
-	$(ANOTHER_CPU) $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal tests --ignore tests/site --ignore tests/compiler
+	$(ANOTHER_CPU) $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests --ignore tests/site --ignore tests/compiler
 
 # While you work on one operation: its style, types, equations, kernels and tests.
 FILES_OF_OP = $(wildcard annotated_examples/*/$(OP).py backprop_math/$(OP).md)

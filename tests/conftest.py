@@ -17,6 +17,7 @@ from academy.runtime import device
 from academy.judge.mutants import Mutant
 from tests.site import browser
 
+pytest_plugins = ["tests.processes"]
 if device.INTERPRET:
     # Small tensors, and several processes on few cores: PyTorch's own threads would only wait for each other.
     torch.set_num_threads(1)

@@ -68,7 +68,7 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
     made, comparisons = Report(project.shown(path).as_posix(), path.stem, exempt=len(texts) == 1), list[Comparison]()
     try:
         page = project.page(path)
-        tallies = equations.check(page)
+        points = equations.checked(page)
     except PageError as error:
         made.problem = str(error.problem)
         return made
@@ -82,7 +82,7 @@ def _report(project: Project, path: Path, texts: tuple[str, ...]) -> Report:
         if step.equation:
             compared = [comparison for comparison in comparisons if step.tag in comparison.tags()]
             reference = page.front.reference.get("".join(step.keys), "")
-            made.checked.append(Checked(step, tallies[at].points, compared, reference, settled.get(at)))
+            made.checked.append(Checked(step, points[at], compared, reference, settled.get(at)))
     return made
 
 

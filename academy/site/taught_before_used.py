@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from academy.book import comments, exercise_files, layout, syntax
+from academy.files.cache import kept
+from academy.files.dependencies import made_by
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose names belong to Triton.
@@ -137,6 +139,14 @@ class Reader:
     _helpers: set[str] = field(default_factory=set)
     _said: list[str] = field(default_factory=list)
 
+    @functools.cached_property
+    def _exercises(self) -> dict[str, list[exercise_files.Exercise]]:
+        """Page -> its exercises."""
+        found: dict[str, list[exercise_files.Exercise]] = {}
+        for exercise in exercise_files.every():
+            found.setdefault(exercise.page, []).append(exercise)
+        return found
+
     @property
     def said(self) -> str:
         """The prose so far."""
@@ -153,9 +163,8 @@ class Reader:
         text = file.read_text("utf-8")
         name = file.relative_to(self.root).as_posix()
         self.python(text, name) if file.suffix == ".py" else self.markdown(text, name)
-        for exercise in exercise_files.every():
-            if exercise.page == uri:
-                self.exercise(exercise)
+        for exercise in self._exercises.get(uri, ()):
+            self.exercise(exercise)
 
     def exercise(self, exercise: exercise_files.Exercise) -> None:
         """An exercise is done after its page: the question with its hints, then the solution and the starter."""
@@ -244,12 +253,17 @@ PROSE, USE, HELPER = range(3)
 
 
 @functools.cache  # the path is read for its order, for the index of the language, and for each page that quotes it
-def events(text: str) -> tuple[tuple[int, int, Any], ...]:
-    """(line, kind, what) of each note, use and call of a shared function in a text, in the order of the lines."""
+def events(text: str) -> list[tuple[int, int, Any]]:
+    """(line, kind, what) of each note, use and call of a shared function in a text, in the order of the lines. Kept:
+    after a change only what has changed is read again."""
+    return kept("events", [text, made_by(__name__)], lambda: _events(text), keep=lambda _: True)
+
+
+def _events(text: str) -> list[tuple[int, int, Any]]:
     found: list[tuple[int, int, Any]] = [(line, PROSE, prose) for line, prose in noted(text)]
     found += [(line, USE, what) for line, what in uses(text)]
     found += [(line, HELPER, helper) for line, helper in shared_functions(text)]
-    return tuple(sorted(found, key=lambda event: event[:2]))
+    return sorted(found, key=lambda event: event[:2])
 
 
 def noted(text: str) -> Iterator[tuple[int, str]]:

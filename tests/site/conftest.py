@@ -3,16 +3,18 @@
 The build takes minutes, so it begins when the tests have been collected, beside the tests of other folders.
 """
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.site.browser import Browser, served
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +27,6 @@ os.environ["REPO_URL"] = "https://github.com/example/triton-academy"
 BUILD_SECONDS = 3600
 #: Fixtures that build the site.
 BUILT = {"site", "unpublished"}
-_building: list[subprocess.Popen] = []
 
 
 def pytest_collection_modifyitems(items):
@@ -40,13 +41,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish(session):
     wanted = any("site" in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
-        threading.Thread(target=_begin, args=(session.config._tmp_path_factory,), daemon=True).start()
-
-
-def pytest_sessionfinish():
-    for process in _building:
-        if process.poll() is None:
-            process.terminate()
+        processes.beside.append(functools.partial(_begin, session.config._tmp_path_factory))
 
 
 def _begin(factory) -> None:
@@ -66,7 +61,7 @@ def site(tmp_path_factory) -> Path:
 def built(factory) -> Path:
     """The first worker that comes builds it for all, the others wait."""
     shared = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "PYTEST_XDIST_WORKER" in os.environ:  # on a machine with a card
         shared = shared.parent
     folder, done = shared / "built-site", shared / "built-site.done"
     with open(shared / "built-site.lock", "w") as lock:
@@ -77,7 +72,7 @@ def built(factory) -> Path:
             building = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
-            _building.append(building)
+            atexit.register(building.terminate)  # which does nothing once it has ended
             try:
                 errors = building.communicate(timeout=BUILD_SECONDS)[1]
             except subprocess.TimeoutExpired:

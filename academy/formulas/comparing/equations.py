@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from academy.book.problems import FormulaError, PageError
+from academy.files.cache import kept
+from academy.files.dependencies import made_by
 from academy.formulas.meaning import names, positions
 from academy.formulas.meaning.environment import Environment, evaluate, everywhere
 from academy.formulas.meaning.rules import case_weights
@@ -48,6 +50,16 @@ def check(page: Page, seeds: Iterable[int] = SEEDS, start: int = 0) -> dict[int,
         if step.equation and step.equation.condition and step.pos >= start and not (tally.true and tally.false):
             page.fail(step.pos, f"its condition {'excludes nothing' if tally.true else 'was never true'}", "value")
     return tallies
+
+
+def checked(page: Page) -> list[int]:
+    """How many numbers `check` compared at each step; kept, for the site and whoever else asks of the same page.
+
+    Raises:
+        PageError: as `check`, each time.
+    """
+    key = [str(page.path), page.text, made_by(__name__), torch.backends.cpu.get_cpu_capability()]
+    return kept("equations", key, lambda: [tally.points for tally in check(page).values()])
 
 
 def problems(page: Page) -> list[PageError]:
