@@ -24,7 +24,7 @@ from _pytest.config import create_terminal_writer
 
 from academy.runtime import device
 
-#: What runs in a thread of one of the processes, beside its tests.
+#: What runs in a thread of the first process, beside the tests in the others.
 beside: list[Callable[[], None]] = []
 _NUMBER = pytest.StashKey[int]()
 
@@ -48,19 +48,16 @@ class _Worker:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session):
     hook, number = session.config.hook, min(session.config.stash.get(_NUMBER, 0), len(session.items))
-    if session.config.option.collectonly or session.testsfailed:
-        return None
-    if number < 2:
-        _begin_beside()
+    if number < 2 or session.config.option.collectonly or session.testsfailed:
         return None
     session.config._tmp_path_factory.getbasetemp()  # one for all
     session.config.pluginmanager.getplugin("terminalreporter").showfspath = False
     context = multiprocessing.get_context("fork")
     workers: dict[Connection, _Worker] = {}
 
-    def begin(share: deque[int], last: bool = False) -> None:
+    def begin(share: deque[int]) -> None:
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(session, there, [here, *workers], last))
+        process = context.Process(target=_work, args=(session, there, [here, *workers]))
         process.start()
         there.close()
         workers[here] = _Worker(process, share)
@@ -80,7 +77,9 @@ def pytest_runtestloop(session):
 
     ends = [len(session.items) * k // number for k in range(number + 1)]
     for start, stop in zip(ends, ends[1:]):
-        begin(deque(range(start, stop)), last=stop == ends[-1])
+        begin(deque(range(start, stop)))
+    for each in beside:
+        threading.Thread(target=each, daemon=True).start()
     try:
         while workers:
             for pipe in wait(list(workers)):
@@ -133,7 +132,7 @@ class _Told:
         self.told.append((None, dict(warning_message=line, when=when, nodeid=nodeid, location=location)))
 
 
-def _work(session: pytest.Session, pipe: Connection, others: list[Connection], last: bool) -> None:
+def _work(session: pytest.Session, pipe: Connection, others: list[Connection]) -> None:
     for each in others:
         each.close()
     atexit._clear()  # type: ignore[attr-defined]  # that is the first process's
@@ -143,8 +142,6 @@ def _work(session: pytest.Session, pipe: Connection, others: list[Connection], l
     plugins.getplugin("terminalreporter")._tw = create_terminal_writer(session.config, open(os.devnull, "w"))
     plugins.register(told := _Told(session.config))
     told.told.clear()  # warnings from before the fork
-    if last:
-        _begin_beside()
     with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
         number, following = pipe.recv(), pipe.recv()
         while number is not None:
@@ -155,8 +152,3 @@ def _work(session: pytest.Session, pipe: Connection, others: list[Connection], l
             number, following = following, pipe.recv()
     session._setupstate.teardown_exact(None)
     atexit._run_exitfuncs()  # type: ignore[attr-defined]
-
-
-def _begin_beside() -> None:
-    for each in beside:
-        threading.Thread(target=each, daemon=True).start()

@@ -1,4 +1,4 @@
-"""`pytest -n 2`: each test runs once, and what a process of the tests says, or how it ends, is told by the first one."""
+"""`pytest -n 2`: each test runs once, and what a process of the tests says, or how it ends, the first one tells."""
 
 import re
 

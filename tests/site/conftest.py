@@ -65,7 +65,7 @@ def built(factory) -> Path:
         shared = shared.parent
     folder, done = shared / "built-site", shared / "built-site.done"
     with open(shared / "built-site.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # a fork doesn't inherit it
         if not done.exists():
             command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
             environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
