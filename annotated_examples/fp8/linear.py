@@ -353,7 +353,7 @@ class OneScale(torch.autograd.Function):
 #   gets the very same codes.
 # - A layer that didn't run in a step must not forget one: `step` does nothing unless `scale` has been asked for.
 # - Nothing but zeros, infinity, NaN: there is no scale in that, so the old one is kept. (It is 1 if there is none yet.)
-#   An infinity stays in the history like any other number, and for as long.
+#   Infinity and NaN stay in the history like any other number, and for as long.
 # - Nobody waits for the GPU: all that is remembered are tensors there, changed in place. They can be saved with the
 #   model, and with many ranks the largest of all is one `all_reduce` away.
 class DelayedScaling:

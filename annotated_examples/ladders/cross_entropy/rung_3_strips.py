@@ -3,7 +3,8 @@ r"""# A maximum for every strip
 **What was slow?** One maximum and one sum for the row: all 1024 threads wait for each other, twice in every block.
 
 **What changes?** A block is a matrix with a *strip* of 16 bytes in each row. Each strip keeps a maximum and a sum of
-its own. A strip belongs to one thread, so nobody waits before the pass is over.
+its own. Where rows begin at multiples of 16 bytes, as here, a strip belongs to one thread, so nobody waits before the
+pass is over.
 
 **Predict:** not a byte less. But is this kernel waiting for bytes?
 """
