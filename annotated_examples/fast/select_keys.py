@@ -99,30 +99,39 @@ def guess(row, first, V, wanted, ROOM: tl.constexpr, SAMPLE: tl.constexpr, LINE:
 
 # ## A tile of the row
 #
-# Each thread has four *strips* of four neighbours, and loads each with one instruction. A warp has 512 neighbours, in
-# four rows of 32 strips. The axes are the strips of a thread, warps, threads, neighbours: in this order the compiler
-# gives each warp a place on the axis of warps, so that sums along the others need no other warp.
+# A thread loads *strips* of four neighbours, each with one instruction, and a warp 32 of them, a *line*. The compiler
+# gives the first lines of a tile to the warps in turn, then the next ones, four to each. Where they lie in the row is
+# up to us: a warp's lines are neighbours, too. So its sums need no other warp.
 #
-# Tiles begin where an address is divisible by a strip, up to three columns before the window.
+# A tile begins where an address is divisible by a strip, up to three columns before the window.
 @triton.jit
-def offsets(WARPS: tl.constexpr, THREADS: tl.constexpr):
-    strip, warp, thread = tl.arange(0, 4), tl.arange(0, WARPS), tl.arange(0, THREADS)
-    return ((warp[None, :, None] * 4 + strip[:, None, None]) * THREADS + thread[None, None, :]) * 4
+def columns_of(lanes, LINE: tl.constexpr, WARPS: tl.constexpr):
+    # One warp with lines of two strips has them one behind the other: `pid=0: line = [0, 0, 1, 1, 2, 2, 3, 3]`.
+    line = lanes // LINE
+    return (line % WARPS * 4 + line // WARPS) * LINE + lanes % LINE
 
 
 @triton.jit
 def load_tile(row, column, first, last, WARPS: tl.constexpr, THREADS: tl.constexpr):
     logits_ptr, row_start = row
-    # Two threads, and the first columns of their strips: `pid=0: offs[:, 0, :, 0] = [[0, 4], [8, 12], [16, 20],
-    # [24, 28]]`.
-    offs = offsets(WARPS, THREADS)[:, :, :, None] + tl.arange(0, 4)[None, None, None, :]
+    TILE: tl.constexpr = 16 * WARPS * THREADS
+    offs = columns_of(tl.arange(0, TILE), 4 * THREADS, WARPS)
     x_ptrs = logits_ptr + tl.multiple_of(row_start + column, 4) + offs
     # A tile that lies in the window needs no mask.
-    if (column >= first) & (column + 16 * WARPS * THREADS <= last):
+    if (column >= first) & (column + TILE <= last):
         x = tl.load(x_ptrs)
     else:
         x = tl.load(x_ptrs, mask=(column + offs >= first) & (column + offs < last), other=0.0)
     return x.to(tl.float32)
+
+
+# The first, the second, the third, the fourth of each strip.
+@triton.jit
+def neighbours(x, TILE: tl.constexpr):
+    even, odd = tl.split(tl.reshape(x, (TILE // 4, 2, 2)))
+    x0, x2 = tl.split(even)
+    x1, x3 = tl.split(odd)
+    return x0, x1, x2, x3
 
 
 # Whether the scores at `column` are in the window and exceed the bound.
@@ -149,34 +158,33 @@ def walk(
     at, first, last, n, bound, ROOM: tl.constexpr, WARPS: tl.constexpr, THREADS: tl.constexpr,
 ):  # fmt: skip
     TILE: tl.constexpr = 16 * WARPS * THREADS
-    V, added, strip = last - first, tl.cast(0, tl.int32), tl.arange(0, 4)[:, None, None]
+    V, added, line = last - first, tl.cast(0, tl.int32), tl.arange(0, 4)[:, None, None]
+    strips = columns_of(tl.arange(0, TILE // 4), THREADS, WARPS) * 4
     x_next = load_tile(row, at, first, last, WARPS, THREADS)
     while (at < last) & (n <= ROOM):
-        # The next tile is on its way while this one is looked at.
-        x = x_next
+        # The next tile is on its way while this one is looked at. The last neighbours in the example's first two strips
+        # are `pid=0: x3[:2] = [83, 46]`.
+        x0, x1, x2, x3 = neighbours(x_next, TILE)
         x_next = load_tile(row, at + TILE, first, last, WARPS, THREADS)
-        even, odd = tl.split(tl.reshape(x, (4, WARPS, THREADS, 2, 2)))
-        x0, x2 = tl.split(even)
-        x1, x3 = tl.split(odd)
-        # In the example's first tile one score exceeds the bound, the last one of a strip: `pid=0: one3[0, 0] =
-        # [1, 0]`.
-        column = at - first + offsets(WARPS, THREADS)
+        # In the example's first tile one score exceeds the bound, the last one of a strip: `pid=0: one3[:2] = [1, 0]`.
+        column = at - first + strips
         one0, one1 = exceeding(x0, column, V, bound), exceeding(x1, column + 1, V, bound)
         one2, one3 = exceeding(x2, column + 2, V, bound), exceeding(x3, column + 3, V, bound)
         # A running sum tells where each is written. Of 128 scores at most 128 exceed, a number of eight bits: so a
-        # thread's four strips are counted in one word, and the threads of a warp sum them up together.
-        count = one0 + one1 + one2 + one3
-        # The four counts of the example's threads are `pid=0: packed = [[1, 0]]`, and that of the first strips, summed
-        # up, `pid=0: running[0, 0] = [1, 1]`.
-        packed = tl.sum(count << strip * 8, axis=0)
-        running = (tl.cumsum(packed, axis=1)[None, :, :] >> strip * 8) & 255
-        # The strips before it: of this warp, and of those before. The warp has `pid=0: of_warp = [1]`.
-        all_of_warp = tl.sum(packed, axis=1)
-        of_strip0, of_strip1, of_strip2 = all_of_warp & 255, (all_of_warp >> 8) & 255, (all_of_warp >> 16) & 255
-        of_warp = of_strip0 + of_strip1 + of_strip2 + ((all_of_warp >> 24) & 255)
-        before = (n + tl.cumsum(of_warp, axis=0) - of_warp)[None, :, None] - count + running
-        before += tl.where(strip > 0, of_strip0[None, :, None], 0) + tl.where(strip > 1, of_strip1[None, :, None], 0)
-        place = before + tl.where(strip > 2, of_strip2[None, :, None], 0)
+        # thread's four strips are counted in one word, and the threads of a warp sum them up together. With the counts
+        # of the example's threads, `pid=0: packed = [[1, 0]]`, the sums of the first line are `pid=0: running[0, 0] =
+        # [1, 1]`.
+        count = tl.reshape(one0 + one1 + one2 + one3, (4, WARPS, THREADS))
+        packed = tl.sum(count << line * 8, axis=0)
+        running = (tl.cumsum(packed, axis=1)[None, :, :] >> line * 8) & 255
+        # Before a line lie the earlier ones of its warp, and all of the warps before. This one has `pid=0: of_warp =
+        # [1]`.
+        lines = tl.sum(packed, axis=1)
+        of_line0, of_line1, of_line2 = lines & 255, (lines >> 8) & 255, (lines >> 16) & 255
+        of_warp = of_line0 + of_line1 + of_line2 + ((lines >> 24) & 255)
+        place = (n + tl.cumsum(of_warp, axis=0) - of_warp)[None, :, None] + running - count
+        place += tl.where(line > 0, of_line0[None, :, None], 0) + tl.where(line > 1, of_line1[None, :, None], 0)
+        place = tl.reshape(place + tl.where(line > 2, of_line2[None, :, None], 0), (TILE // 4,))
         place = append(list_ptr, place, x0, column, one0)
         place = append(list_ptr, place, x1, column + 1, one1)
         place = append(list_ptr, place, x2, column + 2, one2)
@@ -288,12 +296,10 @@ def merge_kernel(
     logits, start, end, lists_ptr, counts_ptr, list_ptr, keys_ptr,  # as above
     M, S, k, parts, PARTS: tl.constexpr,  # a power of two, at least `parts`
     PART: tl.constexpr, ROOM: tl.constexpr, WARPS: tl.constexpr, THREADS: tl.constexpr,
-    SAMPLE: tl.constexpr, LINE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     x, first, last = row_of(logits, start, end, row, M, S)
     wanted, begin = tl.minimum(k, last - first), aligned(x, first)
-    bound, least = guess(x, first, last - first, wanted, ROOM, SAMPLE, LINE)
     list_ptr, keys_ptr = list_ptr + row.to(tl.int64) * (ROOM + 16 * WARPS * THREADS), keys_ptr + row.to(tl.int64) * k
     part = tl.arange(0, PARTS)
     which = row.to(tl.int64) * parts + part
@@ -308,7 +314,8 @@ def merge_kernel(
             mask = offs < counts[:, None]
             both = tl.load(lists_ptr + (which * PART)[:, None] + offs, mask=mask, other=0)
             tl.store(list_ptr + place[:, None] + offs, both + behind[:, None], mask=mask)
-    select_row(x, list_ptr, keys_ptr, begin, at, first, last, n, bound, least, wanted, k, ROOM, WARPS, THREADS)
+    nan, least = tl.cast(float("nan"), tl.float32), tl.cast(LOWEST_KEY, tl.uint32)
+    select_row(x, list_ptr, keys_ptr, begin, at, first, last, n, nan, least, wanted, k, ROOM, WARPS, THREADS)
 
 
 # ## The launcher
@@ -339,10 +346,11 @@ def select_keys_forward(
     M, S = logits.shape
     if WARPS is None and PART is None:
         PART = part_of(M, S)
-    WARPS = WARPS or 4
-    SAMPLE = SAMPLE or min(max(triton.next_power_of_2(S) // 16, 2048), 16384)
+    # A row of parts has but one program that searches: twice as many warps, and room for a guess that is twice as low.
+    WARPS, more = WARPS or 4, 2 if PART else 1
+    SAMPLE = SAMPLE or min(max(triton.next_power_of_2(S) // 32 * more, 2048), 16384)
     parts, TILE = cdiv(S, PART or max(S, 1)), 16 * WARPS * THREADS
-    PARTS, least = triton.next_power_of_2(parts), max(k + TILE, SAMPLE, parts)
+    PARTS, least = triton.next_power_of_2(parts), max(k + TILE * more, SAMPLE, parts)
     ROOM = ROOM or triton.next_power_of_2(least)
     if ROOM < least:
         raise ValueError(f"ROOM must be at least {least}, got {ROOM}")
@@ -350,19 +358,19 @@ def select_keys_forward(
     if not M or not S:
         return keys.fill_(-1)
     rows = logits if logits.stride(1) == 1 else logits.contiguous()
-    tiles = dict(
-        ROOM=ROOM, WARPS=WARPS, THREADS=THREADS, SAMPLE=SAMPLE, LINE=min(32, SAMPLE // 2),
-        num_warps=WARPS, maxnreg=registers,
-    )  # fmt: skip
+    sample = dict(SAMPLE=SAMPLE, LINE=min(32, SAMPLE // 2))
+    tiles = dict(ROOM=ROOM, THREADS=THREADS, maxnreg=registers)
     given, numbers = (bound(rows), bound(start), bound(end)), (M, S, k)
-    room = logits.new_empty((M, ROOM + TILE), dtype=torch.int64)
+    room = logits.new_empty((M, ROOM + TILE * more), dtype=torch.int64)
     if PART is None:
-        select_keys_kernel[(M,)](*given, room, keys, *numbers, **tiles)
+        select_keys_kernel[(M,)](*given, room, keys, *numbers, WARPS=WARPS, num_warps=WARPS, **sample, **tiles)
     else:
         lists = logits.new_empty((M, parts, PART), dtype=torch.int64)
         counts = logits.new_empty((M, parts), dtype=torch.int32)
-        parts_kernel[(parts, M)](*given, lists, counts, *numbers, PART=PART, **tiles)
-        merge_kernel[(M,)](*given, lists, counts, room, keys, *numbers, parts, PARTS=PARTS, PART=PART, **tiles)
+        warps = dict(WARPS=WARPS, num_warps=WARPS)
+        parts_kernel[(parts, M)](*given, lists, counts, *numbers, PART=PART, **warps, **sample, **tiles)
+        warps = dict(WARPS=2 * WARPS, num_warps=2 * WARPS)
+        merge_kernel[(M,)](*given, lists, counts, room, keys, *numbers, parts, PARTS=PARTS, PART=PART, **warps, **tiles)
     return keys
 
 
