@@ -132,7 +132,10 @@ def check_same_text(module, mixer, bits=None):
         assert torch.equal(others, texts[which]), (wanted, which)
 
 
-@KINDS
+#: Of the codes in `make test` those of four bits, which are kept and read by what eight bits' are.
+@pytest.mark.parametrize(
+    ("mixer", "bits"), [pytest.param(*kind, marks=[pytest.mark.nightly] * (kind[1] == 8)) for kind in generate.KEPT]
+)
 def test_a_text_is_the_same_alone_and_in_company_and_in_any_pages(mixer, bits):
     check_same_text(generate, mixer, bits)
 
