@@ -31,10 +31,10 @@ the limit: the rate of the tensor cores is, and this kernel reaches
 
 **Contract.** `q`, `k` and `v` are (B, H, T, D), with any strides, in float32, float16 or bfloat16. D is 16, 32, 64 or
 128: a tile's width is a power of two, and of 16-bit numbers `tl.dot` needs at least 16 along the axis that it sums
-over. T is anything.
-Scores and sums are float32. A NaN or $+\infty$ among the scores that a query sees makes its row NaN, and so does a
-first tile of scores that are all $-\infty$. A score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a
-value may also reach earlier queries, and in the backward pass so may one in a key or a query, as in PyTorch's products.
+over. T is anything. Scores and sums are float32. A NaN or $+\infty$ among the scores that a query sees makes its row
+NaN, and so does a first tile of scores that are all $-\infty$. A score that the mask hides changes nothing. But 0 · NaN
+and 0 · ∞ are NaN: a NaN or an infinity in a value may also reach earlier queries, and in the backward pass so may one
+in a key or a query, as in PyTorch's products.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -352,9 +352,9 @@ def causal_attention(q, k, v, *, scale=None):
 #
 # At 4096 tokens with 16 heads of 128 PyTorch's attention is faster: forward ours has
 # [[bench: causal_attention/4x16x4096x128/forward/speedup]] its speed, backward
-# [[bench: causal_attention/4x16x4096x128/backward/speedup]]. Here tiles have one size for all cards and widths, each
-# element has a pointer of its own, and every tile is masked. [The fast version](../fast/flash_attention.py) climbs from
-# here.
+# [[bench: causal_attention/4x16x4096x128/backward/speedup]]. Here 16-bit tiles have one size for all cards and widths,
+# each element has a pointer of its own, and every tile is masked. [The fast version](../fast/flash_attention.py) climbs
+# from here.
 
 
 # ## A run small enough to watch

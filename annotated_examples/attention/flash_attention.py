@@ -21,10 +21,11 @@ rate of the tensor cores is. With 4 sequences of 4096 tokens and 16 heads of 128
 [[bench: flash_attention:causal/4x16x16x4096x128/forward/lesson.share]] of it.
 
 **Contract.** `q` is (B, H, T, D), `k` and `v` are (B, Hk, S, D), with any strides, in float32, float16 or bfloat16; H
-is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0, and
-so does one whose scores are all $-\infty$. A NaN or $+\infty$ among the scores that a query sees makes its row NaN; a
-cap makes infinite ones finite. A score that the mask hides changes nothing. But 0 · NaN is NaN: a NaN in a value may
-also reach queries that don't see it, and in the backward pass so may one in a key or a query, as in PyTorch's products.
+is a multiple of Hk, D at most 256. Scores and sums are float32. A query that sees no key gets an output of 0, and so
+does one whose scores are all $-\infty$. A NaN or $+\infty$ among the scores that a query sees makes its row NaN; a cap
+makes infinite ones finite. A score that the mask hides changes nothing. But 0 · NaN and 0 · ∞ are NaN: a NaN or an
+infinity in a value may also reach queries that don't see it, and in the backward pass so may one in a key or a query,
+as in PyTorch's products.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -29,8 +29,8 @@ features take [[bench: rope/2x16x2x8192x256/forward/ms]], and Liger's kernel, wh
 in any of these dtypes, have shape (T, R/2) if all sequences have the same positions, else (B, T, R/2). The caller
 slices them from longer tables: a position offset means taking other rows. The products are float32, so a float32 table
 isn't rounded to match a bfloat16 `q`. Any strides; a tensor in which the features of a head are not neighbours is
-copied first. So `q` may be the view that `transpose(1, 2)` makes of a (B, T, H, D) tensor, and the results have the
-layout of `q` and `k`. Inputs are never written to, so the unturned `q` is still there for any other use. A NaN
+copied first. So `q` may be the view that `transpose(1, 2)` makes of a (B, T, H, D) tensor, and in memory the results
+have its order of dimensions. Inputs are never written to, so the unturned `q` is still there for any other use. A NaN
 reaches both features of its pair.
 """
 

@@ -7,7 +7,7 @@ of them to its sums in the *epilogue*, between its loop and its store. The kerne
 to know which activations exist.
 
 They get float32 blocks, whatever the dtype of the tensors. A NaN has to come out as NaN. Every comparison with a NaN is
-false, so each comparison is written so that false keeps the value.
+false, so forward each is written so that false keeps the value.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton

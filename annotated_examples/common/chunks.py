@@ -207,7 +207,7 @@ def load_gates(
 # product of forty ordinary gates by 4 · 10⁻⁷, before the error of the power itself, which is up to two units in the
 # last place.
 #
-# This one is right to a unit in the last place, and as often too large as too small.
+# This one is right to about a unit in the last place, and as often too large as too small.
 LN2_HIGH = tl.constexpr(0.693359375)
 LN2_LOW = tl.constexpr(-2.12194440e-4)
 

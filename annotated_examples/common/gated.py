@@ -24,7 +24,7 @@ from annotated_examples.common.rows import as_rows
 # The first dimension of the grid counts the blocks along a row, the other two the rows. So a program gets its row
 # without a division. A GPU has no instruction for integer division; the compiler uses a few dozen others, and the loads
 # would have to wait for them. Rows need two dimensions, because each of them is limited to 65,535 programs. With more
-# rows than that, a few programs at the end have no row, and the mask switches them off.
+# rows than that, programs at the end have no row, up to half of all, and the mask switches them off.
 
 
 # Which elements are mine? Both numbers become int64 before they are multiplied: past 2³¹ elements a 32-bit product

@@ -108,7 +108,8 @@ def _between_processes(numel, dtype, group, rank, world):
 # ## Ranks as a list
 #
 # In one process the ranks run one after the other, so each has to find what the later ones would have done by then:
-# their buffers are filled, and their signals are set. That is how the example below runs, and the exercises.
+# their buffers are filled, and their signals are set. That is how the example of
+# [all-reduce](../distributed/all_reduce.py) runs, and the exercises.
 def symmetric_list(values, programs=1):
     """The `Symmetric` of each rank, whose buffers hold `values`; they must run in this order, once."""
     buffers, world = tuple(x.reshape(-1).clone() for x in values), len(values)

@@ -14,7 +14,8 @@ bfloat16, and four times as many in float32. Where there are enough heads, no st
 for all SMs even if each head is walked from end to end.
 
 1. *Outputs on the way.* The walk has the state before each chunk at hand. So it computes the chunk's outputs from it,
-   and no state is stored. Of q, k, v and o each element moves once.
+   and no state is stored. Of v and o each element moves once, of q and k once for every `BLOCK_E`
+   columns of v.
 2. *The TMA unit.* Tiles come by descriptor, those of the next chunk while this one is computed. Then no thread
    computes an address, and no register holds what is on its way.
 3. *Sums of gates.* The lesson multiplies decays, which keeps all digits of float32. For 16-bit numbers a difference of

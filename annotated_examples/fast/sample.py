@@ -2,9 +2,10 @@ r"""
 # Choosing a token from few rows, fast
 
 The functions of [the lesson](../sampling/sample.py), with its references, its contract and the same tokens for the same
-seed. What is slow about it? One program has a row. It reads the row several times, one block after the other, and each
-time it waits. Where there are rows for all SMs, that is the fastest way. For one row, 131 of 132 SMs have nothing to
-do.
+seed. (Top-p adds up probabilities in another order. Where `p` of them is reached within a rounding error, it may keep a
+token more or less.) What is slow about it? One program has a row. It reads the row several times, one block after the
+other, and each time it waits. Where there are rows for all SMs, that is the fastest way. For one row, 131 of 132 SMs
+have nothing to do.
 
 Here a row is shared by many programs, one for each block of 2048 logits. They have to agree on the threshold,
 [[tag: SA-k]] and [[tag: SA-p]], which is found digit by digit. So each digit is a launch of its own: a program weighs
@@ -406,7 +407,7 @@ def filter_logits(logits, *, top_k=None, top_p=None):
 @seeded
 @replayed
 def sample(logits, seed, *, temperature=1.0, top_k=None, top_p=None):
-    """The same as `annotated_examples.sampling.sample.sample`, token by token, and faster for few rows. Forward only.
+    """The same as `annotated_examples.sampling.sample.sample`, and faster for few rows. Forward only.
 
     Args: as `annotated_examples.sampling.sample.sample`.
 

@@ -418,6 +418,7 @@ def quantize_fp8_delayed(x, scale, *, dtype=torch.float8_e4m3fn):
         TypeError: `x` or `scale` isn't a tensor or has another dtype.
         ValueError: `scale` has another shape or (see there) value, `dtype` is neither, a tensor is on the wrong device
             or requires a gradient.
+        RuntimeError: as `quantize_fp8`.
 
     Source: as `quantize_fp8`; delayed scaling as in NVIDIA's Transformer Engine.
     """
@@ -446,7 +447,8 @@ def dequantize_fp8(q, scale, dtype=torch.float32):
 
     Raises:
         TypeError: `q` or `scale` isn't a tensor or has another dtype. ValueError: the shape of `scale` fits no
-            granularity, `dtype` is another, a tensor is on the wrong device or requires a gradient.
+            granularity, `dtype` is another, a tensor is on the wrong device or requires a gradient. RuntimeError: `q`
+            is e4m3, and the card is older than compute capability 8.9.
 
     Source: as `quantize_fp8`.
     """

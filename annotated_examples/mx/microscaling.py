@@ -429,7 +429,8 @@ def dequantize_mx(q, scale, dtype=torch.bfloat16):
 
     Raises:
         TypeError: `q` or `scale` isn't a tensor or has another dtype. ValueError: the shape of `scale` doesn't fit,
-            `dtype` is another, a tensor is on the wrong device.
+            `dtype` is another, a tensor is on the wrong device. RuntimeError: `q` is e4m3, and the card is older than
+            compute capability 8.9.
 
     Source: as `quantize_mx`.
     """
@@ -486,7 +487,8 @@ def dequantize_nvfp4(q, block_scale, per_tensor_scale, dtype=torch.float32):
 
     Raises:
         TypeError: an argument isn't a tensor or has another dtype. ValueError: the shape of a scale doesn't fit,
-            `dtype` is another, a tensor is on the wrong device or requires a gradient.
+            `dtype` is another, a tensor is on the wrong device or requires a gradient. RuntimeError: the card is older
+            than compute capability 8.9.
 
     Source: as `quantize_nvfp4`.
     """

@@ -58,8 +58,8 @@ def gated_delta_rule_step_reference(state, q, k, v, g, beta, *, scale=None, slot
 # rows, so columns never meet, and the state stays in registers from the load to the store. There is no product of tiles
 # for a tensor core here: a single key is a matrix of one row.
 #
-# Nothing is rounded on the way. A reading of a rounded state would be compared with an exact value, and the difference,
-# which is what gets written, would be that rounding.
+# Nothing is rounded to 16 bits on the way. A reading of a rounded state would be compared with an exact value, and the
+# difference, which is what gets written, would be that rounding.
 #
 # First a vector: `head` gives a matrix of one row, and `load_vector` takes that row. Query and key are loaded as
 # vectors, and `[:, None]` makes columns of them. If they were loaded as rows and transposed, each of them would pass

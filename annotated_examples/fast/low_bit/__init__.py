@@ -22,9 +22,9 @@ it picks.
 
 [[figure: layout/word]]
 
-**What it costs.** The words are read once, and each part of the sum, `4 * M * N` bytes, is written and read once. With
-one row `low_bit_matmul` takes [[bench: gemm_splitK/1x8192x8192/forward/ms]], cuBLAS with the weight in sixteen bits
-[[bench: gemm_splitK/1x8192x8192/forward/cuBLAS.ms]]. With 64 rows it is
+**What it costs.** The words are read once for each tile of rows, and each part of the sum, `4 * M * N` bytes, is
+written and read once. With one row `low_bit_matmul` takes [[bench: gemm_splitK/1x8192x8192/forward/ms]], cuBLAS with
+the weight in sixteen bits [[bench: gemm_splitK/1x8192x8192/forward/cuBLAS.ms]]. With 64 rows it is
 [[bench: gemm_splitK/64x8192x8192/forward/ms]] against [[bench: gemm_splitK/64x8192x8192/forward/cuBLAS.ms]].
 
 **Contract.** As [gemm](../../gemlite/gemm.py), except that `a` has to be finite: the zero point is subtracted from the

@@ -12,7 +12,8 @@ bits of a small integer already *are* a float. At `N = K = 8192`, with four bits
 from [[bench: gemm/ladder/gemm/forward_ms]] to [[bench: gemm/ladder/split-K by planes/forward_ms]], the second to
 [[bench: gemm/ladder/split-K, every mode/forward_ms]].
 
-**What it costs.** The words are read once. Each part of the sum, `4 * M * N` bytes, is written and read once.
+**What it costs.** The words are read once for each tile of rows: of up to 64 rows, or up to 32 where words have 1 or 2
+bits a number. Each part of the sum, `4 * M * N` bytes, is written and read once.
 
 **Contract.** That of [low_bit_matmul](__init__.py). The parts are added in a fixed order: the same call gives the same
 bits.
