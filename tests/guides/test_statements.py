@@ -547,3 +547,10 @@ def test_the_interpreter_s_sums_of_codes_are_rounded():
     c = scaled_matmul(a, a.t(), one, one, recipe="tensor", out_dtype=torch.float32)
     assert (a.double() @ a.double().t()).item() == 2**24 + 1 and c.item() == 2**24
     assert "the interpreter, which rounds the sum of a tile once" in said("annotated_examples/fp8/scaled_matmul.py")
+
+
+def test_the_parts_of_fast_versions_below_triton_are_all_named():
+    fast = "\n".join(path.read_text("utf-8") for path in (ROOT / "annotated_examples/fast").rglob("*.py"))
+    parts = set(re.findall(r"from annotated_examples\.gluon(?:\.| import )(\w+)", fast))
+    named = set(re.findall(r"\(gluon/(\w+)\.md\)", (ROOT / "docs/kernels/index.md").read_text("utf-8")))
+    assert parts == named and len(parts) == 4
