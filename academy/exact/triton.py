@@ -34,7 +34,7 @@ from academy.exact.memory import Memory
 from academy.interpreter import libdevice
 from academy.interpreter.bits import FLOAT8, decode
 from academy.interpreter.internals import interpreter
-from academy.interpreter.quick.kinds import thoroughly
+from academy.interpreter.quick.kinds import afterwards
 
 #: `package.module.function` of a jitted helper, or the end of that -> the rule of `array.RULES` that its result is
 #: taken for; several rules, one after the other with spaces between, of a helper with several results.
@@ -197,10 +197,11 @@ def _lanes(mask: Any) -> np.ndarray:
     return mask.data if isinstance(mask, interpreter.TensorHandle) else mask
 
 
-def _wrappers(follow: Following) -> dict[str, Callable]:
-    """The builder's methods, by name, with residues."""
+def _wrappers(follow: Following) -> tuple[dict[str, Callable], dict[str, Callable]]:
+    """The builder's methods, by name, with residues; and what alone makes the residues of a result, of most of them."""
     builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
     made: dict[str, Callable] = {}
+    also: dict[str, Callable] = {}
 
     def wraps(name: str) -> Callable:
         """Decorates what is to be done with (result, *arguments) after the builder's own method."""
@@ -214,7 +215,7 @@ def _wrappers(follow: Following) -> dict[str, Callable]:
                 after(out, *args, **kwargs)
                 return out
 
-            made[name] = method
+            made[name], also[name] = method, after
             return after
 
         return decorator
@@ -364,7 +365,7 @@ def _wrappers(follow: Following) -> dict[str, Callable]:
         create_descriptor_gather=create_descriptor_gather,
         create_descriptor_scatter=create_descriptor_scatter,
     )
-    return made
+    return made, also
 
 
 # ---------------------------------------------------------------- reductions and scans
@@ -546,8 +547,9 @@ def following(memory: Memory, atoms: Atoms, apart: Callable[[], Any] = contextli
         return out
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(thoroughly())
-        for name, method in _wrappers(follow).items():
+        methods, also = _wrappers(follow)
+        stack.enter_context(afterwards(also))
+        for name, method in methods.items():
             stack.enter_context(replaced(interpreter.InterpreterBuilder, name, method))
         for owner, wrapped in ((interpreter.ReduceOps, _reduced), (interpreter.ScanOps, _scanned)):
             stack.enter_context(replaced(owner, "apply_impl", wrapped(follow, owner.apply_impl)))

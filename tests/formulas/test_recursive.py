@@ -102,6 +102,27 @@ def test_as_many_rounds_as_a_chain_can_have_links(steps, expected):
     assert names.rounds([5, 3], steps) == expected
 
 
+@pytest.mark.parametrize(
+    ("sums", "way"),
+    [
+        (r"\sum_{s < t}", (0, -1)),
+        (r"\sum_{s > t}", (0, 1)),
+        (r"\sum_{s \le t}", None),
+        (r"\sum_{s \ne t}", None),
+    ],
+)
+def test_a_sum_over_those_before_or_behind_is_settled_place_by_place(monkeypatch, sums, way):
+    found, one_way = [], names.one_way
+    monkeypatch.setattr(names, "one_way", lambda *arguments: found.append(one_way(*arguments)) or found[-1])
+    A, y = torch.randn(9, 9, **DOUBLE) / 9, torch.randn(9, **DOUBLE)
+    rest = dict(a=torch.zeros(9, 2), x=torch.zeros(9, 2), b=torch.zeros(9))
+    U = tagged(page(rf"U_t := y_t - {sums} A_{{ts}} U_s \tag{{U}}"), "U")(A=A, y=y, **rest)
+    assert set(found) == {way}
+    if way:
+        mixed = A.tril(-1) if way == (0, -1) else A.triu(1)
+        torch.testing.assert_close(U, torch.linalg.solve(torch.eye(9, **DOUBLE) + mixed, y))
+
+
 def test_a_sum_over_another_axis_costs_no_more_rounds(monkeypatch):
     """Every element of a matrix is made of a whole column of the matrix before: still a round for each matrix."""
     formula = (

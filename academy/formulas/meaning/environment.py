@@ -20,7 +20,7 @@ class Environment:
     integers: key -> (0-based position as an int64 tensor, dimension). generic: key -> function of one tensor.
     origin: number of an axis' first element. defined: key -> the lines that define it.
     positions: index name -> its value where this is evaluated, counted from `origin`, and as a subscript, which counts
-    from 0 and has one element. bound: indices of sums.
+    from 0 and has one element. chosen: of an index that takes some of its values only, these. bound: indices of sums.
     memo: values of what is defined, and whole derivatives, found so far; none of them depends on `positions`.
     """
 
@@ -33,6 +33,7 @@ class Environment:
     origin: int = 1
     defined: dict[str, list[Equation]] = field(default_factory=dict)
     positions: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    chosen: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     bound: frozenset[str] = frozenset()
     memo: dict[Any, torch.Tensor] = field(default_factory=dict)
 
@@ -111,6 +112,8 @@ def everywhere(
 
 def every_position(name: str, env: Environment) -> tuple[torch.Tensor, torch.Tensor]:
     """All that `positions` may hold of an index."""
+    if name in env.chosen:
+        return env.chosen[name]
     return _counted(env.ranges[name].first, env.ranges[name].last, env.origin)
 
 

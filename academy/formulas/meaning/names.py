@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -13,7 +14,17 @@ from academy.formulas.meaning import positions
 from academy.formulas.meaning.environment import Environment, evaluate, every_position, everywhere
 from academy.formulas.meaning.transforms import elementwise_slope, for_each
 from academy.formulas.meaning.values import DTYPE, number, together, wrong
-from academy.formulas.reading.tree import Equation, Node, free_indices, mentioned, nodes, pieces, whole_number
+from academy.formulas.reading.tree import (
+    BINDERS,
+    Equation,
+    Node,
+    children,
+    free_indices,
+    mentioned,
+    nodes,
+    pieces,
+    whole_number,
+)
 
 
 def symbol(key: str, env: Environment, node: Node) -> torch.Tensor:
@@ -43,7 +54,9 @@ def iterated(key: str, env: Environment, start: float = 0.0) -> torch.Tensor:
 
     Each round settles the elements that are made of settled ones, so there are as many rounds as a chain of different
     elements can have links. A fixed number, and not "until nothing changes": so it can be differentiated and batched.
+    Where all chains lead one way along an axis, a round settles one place of it, and evaluates no other.
     """
+    env = env.child(memo=env.memo, chosen={})
     lines = _inhabited(env.defined[key], env, pieces)
     places = zip(*(_places(pieces(line), env) for line in lines))
     shape = [max(int(where.max()) for where in axis) + 1 for axis in places]
@@ -51,10 +64,35 @@ def iterated(key: str, env: Environment, start: float = 0.0) -> torch.Tensor:
     # What else the lines mention was defined before this name and can't depend on it, so the memo stays. (A derivative
     # can depend on it.)
     derived = any(node.op == "deriv" for node in nodes([line.sides for line in lines]))
-    for _ in range(rounds(shape, list(_steps(key, lines, env)))):
+    steps = list(_steps(key, lines, env))
+    walked = one_way(shape, steps)
+    for done in range(rounds(shape, steps)):
         memo = {} if derived else env.memo
-        value = close(lines, env.child(memo=memo, values={**env.values, key: value}))
+        inner = env.child(memo=memo, values={**env.values, key: value})
+        if walked and done:
+            axis, sign = walked
+            value = _settled(lines, inner, value, axis, done if sign < 0 else shape[axis] - 1 - done)
+        else:
+            value = close(lines, inner)  # also finds what is wrong with the lines
     return value
+
+
+def _settled(lines: list[Equation], env: Environment, value: torch.Tensor, axis: int, place: int) -> torch.Tensor:
+    """The value with one place along an axis evaluated again."""
+    parts = []
+    for line in lines:
+        indices = pieces(line)
+        (here,) = torch.nonzero(_places(indices, env)[axis].reshape(-1) == place, as_tuple=True)
+        if len(here):
+            chosen = {}
+            for name in free_indices(indices[axis]):
+                counted, subscripts = every_position(name, env)
+                chosen[name] = counted[here], subscripts[here]
+            where, part = _placed(indices, line.sides[0], env, chosen)
+            parts.append(([at for other, at in enumerate(where) if other != axis], part.select(axis, 0)))
+    made = positions.scatter(parts, env, lines[0].sides[0]).unsqueeze(axis)
+    before, _, after = value.split([place, 1, value.shape[axis] - place - 1], axis)
+    return torch.cat([before, made, after], axis)
 
 
 def settles(key: str, env: Environment) -> bool:
@@ -68,31 +106,48 @@ def rounds(shape: list[int], steps: list[list[int | None]]) -> int:
     Where all steps lead the same way along an axis, a chain has as many links as the axis has places. Otherwise it can
     have one for each element along all axes that a step leads along.
     """
-    one_way = []
+    if walked := one_way(shape, steps):
+        return shape[walked[0]]
+    return math.prod(size for axis, size in enumerate(shape) if any(step[axis] != 0 for step in steps))
+
+
+def one_way(shape: list[int], steps: list[list[int | None]]) -> tuple[int, int] | None:
+    """The shortest axis along which all steps lead the same way, and the way's sign; None if there is none."""
+    found = []
     for axis, size in enumerate(shape):
         shifts = [step[axis] for step in steps]
         known = [shift for shift in shifts if shift is not None]
         if known and len(known) == len(shifts) and (min(known) > 0 or max(known) < 0):
-            one_way.append(size)
-    if one_way:
-        return min(one_way)
-    return math.prod(size for axis, size in enumerate(shape) if any(step[axis] != 0 for step in steps))
+            found.append((size, axis, 1 if min(known) > 0 else -1))
+    return min(found)[1:] if found else None
 
 
 def _steps(key: str, lines: list[Equation], env: Environment) -> Iterator[list[int | None]]:
-    """For each mention of the name in its own definition: how far it leads along each axis, None if that varies."""
+    """For each mention of the name in its own definition: how far it leads along each axis, None if that varies in
+    sign. (Where it varies in length only, as in a sum over `j < i`, one step.)"""
     for line in lines:
-        left, inner = pieces(line), [node.args[0] for node in nodes(line.sides[0]) if node.op == "idx"]
-        for node in nodes(line.sides[0]):
-            if node.op == "idx" and node.args[0].op == "sym" and node.args[0].args[0] == key:
-                shifts = [_shift(at, start, env) for start, at in zip(left, node.args[1])]
-                yield shifts + [None] * (len(left) - len(shifts))  # along an axis without a subscript: all of it
-            elif node.op == "sym" and node.args[0] == key and not any(node is part for part in inner):
-                yield [None] * len(left)  # the whole of it is used
+        left = pieces(line)
+        for subscripts, sums in _mentions(key, line.sides[0]):  # an axis without a subscript: all of it
+            shifts = [_shift(at, start, env, sums) for start, at in zip(left, subscripts)]
+            yield shifts + [None] * (len(left) - len(shifts))
 
 
-def _shift(at: Node, start: Node, env: Environment) -> int | None:
-    """`at` - `start`, two subscripts, if it is the same number for all values of their indices."""
+def _mentions(key: str, tree: Any, sums: tuple[Node, ...] = ()) -> Iterator[tuple[tuple[Node, ...], tuple[Node, ...]]]:
+    """The subscripts of each mention of a name in a tree, and the sums and the like around it."""
+    inner = children(tree)
+    if isinstance(tree, Node):
+        sums = (*sums, tree) if tree.op in BINDERS else sums
+        of, subscripts = tree.args if tree.op == "idx" else (tree, ())
+        if of.op == "sym" and of.args[0] == key:
+            yield subscripts, sums
+            inner = iter(subscripts)
+    for child in inner:
+        yield from _mentions(key, child, sums)
+
+
+def _shift(at: Node, start: Node, env: Environment, sums: tuple[Node, ...]) -> int | None:
+    """`at` - `start`, two subscripts, if it is the same number for all values of their indices; -1 or 1 if a sum's
+    condition keeps `at` on one side of `start`."""
     number, factors = 0, Counter[str]()
     for sign, index in ((1, at), (-1, start)):
         for factor, part in index.args if index.op == "affine" else [(1, index)]:
@@ -100,7 +155,11 @@ def _shift(at: Node, start: Node, env: Environment) -> int | None:
                 number += sign * factor * whole_number(part, env.dims)
             else:
                 factors[repr(part)] += sign * factor
-    return None if any(factors.values()) else number
+    if not any(factors.values()):
+        return number
+    conditions = [each.args[2] for each in sums if len(each.args) == 4]
+    strict = {repr(Node("rel", (sign, at, start))): way for sign, way in (("<", -1), (">", 1))}
+    return next((strict[text] for text in map(repr, conditions) if text in strict), None)
 
 
 def _formals(lines: list[Equation]) -> tuple[str, ...]:
@@ -120,20 +179,26 @@ def assembled(lines: list[tuple[tuple[Node, ...], Node]], env: Environment) -> t
     """The value whose elements are stated by lines of (subscripts, body); without subscripts, the body's value."""
     if len({len(indices) for indices, _ in lines}) != 1:
         wrong("the lines of a definition have different numbers of subscripts", lines[-1][1])
-    env, parts = env.child(memo=env.memo, positions={}, bound=frozenset()), []
-    for indices, body in _inhabited(lines, env, lambda line: line[0]):
-        names = [name for index in indices for name in free_indices(index)]
-        if len(set(names)) != len(names) or any(len(free_indices(index)) > 1 for index in indices):
-            wrong("left of ':=' each subscript needs one index of its own", body)
-        for name in free_indices(body):
-            if name not in names:
-                wrong(f"free index {name} on the right of a definition is missing on its left", body)
-        value, where = everywhere(body, env, names), _places(indices, env)
-        for axis, at in enumerate(where):
-            value = value if free_indices(indices[axis]) else value.unsqueeze(axis)
-            where[axis] = at.reshape(-1)
-        parts.append((where, value))
+    parts = [_placed(indices, body, env, {}) for indices, body in _inhabited(lines, env, lambda line: line[0])]
     return positions.scatter(parts, env, lines[0][1]) if lines[0][0] else parts[0][1]
+
+
+def _placed(
+    indices: tuple[Node, ...], body: Node, env: Environment, chosen: dict[str, tuple[torch.Tensor, torch.Tensor]]
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """What one line states: places along each axis, and the values there. chosen: as of an environment."""
+    env = env.child(memo=env.memo, positions={}, bound=frozenset(), chosen=chosen)
+    names = [name for index in indices for name in free_indices(index)]
+    if len(set(names)) != len(names) or any(len(free_indices(index)) > 1 for index in indices):
+        wrong("left of ':=' each subscript needs one index of its own", body)
+    for name in free_indices(body):
+        if name not in names:
+            wrong(f"free index {name} on the right of a definition is missing on its left", body)
+    value, where = everywhere(body, env, names), _places(indices, env)
+    for axis, at in enumerate(where):
+        value = value if free_indices(indices[axis]) else value.unsqueeze(axis)
+        where[axis] = at.reshape(-1)
+    return where, value
 
 
 def _inhabited(lines: list, env: Environment, subscripts: Callable) -> list:

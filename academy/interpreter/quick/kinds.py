@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,13 @@ from triton.runtime import interpreter
 
 
 class Kind:
-    """dtype: of a number, or of a pointer. sizes: of the block, `()` for a number. np_dtype: of the data. spread: the
-    kinds of the same dtype that this one was broadcast to, by their sizes."""
+    """dtype: of a number, or of a pointer. sizes: of the block, `()` for a number. np_dtype: of the data. floats: that
+    is what it holds. spread: the kinds of the same dtype that this one was broadcast to, by their sizes."""
 
-    __slots__ = ("dtype", "np_dtype", "numel", "shape", "sizes", "spread", "type")
+    __slots__ = ("dtype", "floats", "np_dtype", "numel", "shape", "sizes", "spread", "type")
 
     def __init__(self, type, sizes: tuple[int, ...], of_sizes: tl.tensor):
-        self.type, self.dtype, self.sizes = type, type.scalar, sizes
+        self.type, self.dtype, self.sizes, self.floats = type, type.scalar, sizes, type.scalar.is_floating()
         self.np_dtype: Any = interpreter._get_np_dtype(self.dtype) if self.dtype.name != "void" else None
         self.shape, self.numel = of_sizes.shape, of_sizes.numel
         self.spread: dict[tuple[int, ...], Kind | None] = {}
@@ -45,20 +45,24 @@ class Kind:
         return result
 
 
-class Way:
-    """short: whether usual operations are done in one step, past the interpreter's builder."""
+#: A method of the interpreter's builder -> what follows it, called with handles: (result, *operands).
+After = Mapping[str, Callable[..., object]]
 
-    short = True
+
+class Way:
+    """after: what else is to be done where an operation passes by the builder and its result is floats."""
+
+    after: After = {}
 
 
 @contextlib.contextmanager
-def thoroughly() -> Iterator[None]:
-    """Every operation passes the interpreter's builder, for who follows values through a kernel (`academy.exact`)."""
-    before, Way.short = Way.short, False
+def afterwards(after: After) -> Iterator[None]:
+    """While this lasts, somebody follows floats through a kernel (`academy.exact`)."""
+    before, Way.after = Way.after, after
     try:
         yield
     finally:
-        Way.short = before
+        Way.after = before
 
 
 _new, _Tensor, _Handle = object.__new__, tl.tensor, interpreter.TensorHandle

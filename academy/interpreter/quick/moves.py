@@ -16,7 +16,7 @@ from triton.runtime import interpreter
 
 from academy.interpreter.bits import bf16_to_fp32, fp32_to_bf16
 from academy.interpreter.quick.kinds import Kind, Way, kind_of
-from academy.interpreter.quick.operators import FLOATS, INTEGERS, broadcast, number_of, quick_minus, spread
+from academy.interpreter.quick.operators import FLOATS, INTEGERS, broadcast, handle_of, number_of, quick_minus, spread
 from academy.interpreter.repairs import need
 
 #: Types whose masked lanes may be given as a number.
@@ -83,7 +83,7 @@ def quick_load(thorough: Callable) -> Callable:
     @functools.wraps(thorough)
     def load(pointer, mask=None, other=None, **options):
         element, as_told = _element(pointer), functools.partial(thorough, pointer, mask, other)
-        if element is None or not Way.short or not all(type(value) in (str, bool) for value in options.values()):
+        if element is None or not all(type(value) in (str, bool) for value in options.values()):
             return as_told(**options)
         kind = pointer.type._kind
         lanes, handle = _mask(mask, kind.sizes), None
@@ -92,6 +92,8 @@ def quick_load(thorough: Callable) -> Callable:
         if (type(other) is float or type(other) is int) and element.name in FILLED:
             data = np.full(pointer.handle.data.shape, filler(other, element), kind_of(element, ()).np_dtype)
             handle = interpreter.TensorHandle(data, element)
+            if Way.after and element.is_floating():
+                Way.after["create_splat"](handle, None, handle_of(other))
         elif other is not None:
             if (others := _lanes(other, kind.sizes)) is None:
                 return as_told(**options)
@@ -113,7 +115,7 @@ def quick_store(thorough: Callable) -> Callable:
     @functools.wraps(thorough)
     def store(pointer, value, mask=None, **options):
         element, as_told = _element(pointer), functools.partial(thorough, pointer, value, mask)
-        usual = element is not None and not pointer.dtype.is_const() and Way.short
+        usual = element is not None and not pointer.dtype.is_const()
         if not usual or not all(type(value) in (str, bool) for value in options.values()):
             return as_told(**options)
         kind = pointer.type._kind
@@ -137,7 +139,7 @@ def quick_index(thorough: Callable) -> Callable:
 
     @functools.wraps(thorough)
     def getitem(self, slices, **options):
-        if type(slices) is not tuple or self.type._kind is None or not Way.short:
+        if type(slices) is not tuple or self.type._kind is None:
             return thorough(self, slices, **options)
         whole = [each is not None for each in slices]
         if any(wanted and (type(each) is not slice or each != _ALL) for wanted, each in zip(whole, slices)):
@@ -150,7 +152,10 @@ def quick_index(thorough: Callable) -> Callable:
             indexed[key] = kind_of(kind.dtype, tuple(sizes)) if fits else None
         if (kind := indexed[key]) is None:
             return thorough(self, slices, **options)
-        return kind.tensor(self.handle.data.reshape(kind.sizes))
+        made = kind.tensor(self.handle.data.reshape(kind.sizes))
+        if Way.after and kind.floats:
+            Way.after["create_expand_dims"](made.handle, self.handle)
+        return made
 
     return getitem
 
@@ -180,13 +185,16 @@ def quick_full(thorough: Callable) -> Callable:
     @functools.wraps(thorough)
     def full(shape, value, dtype, **options):
         usual = type(value) in (int, float) and type(dtype) is tl.dtype and dtype.name in INTEGERS | FLOATS
-        if not usual or not isinstance(shape, (tuple, list, tl.tuple)) or not Way.short:
+        if not usual or not isinstance(shape, (tuple, list, tl.tuple)):
             return thorough(shape, value, dtype, **options)
         key = *(getattr(size, "value", size) for size in shape), repr(value), dtype.name
         if key not in taken:
             taken[key] = thorough(shape, value, dtype, **options)
         kind = taken[key].type._kind
-        return kind.tensor(taken[key].handle.data.copy())
+        made = kind.tensor(taken[key].handle.data.copy())
+        if Way.after and kind.floats:
+            Way.after["create_splat"](made.handle, None, handle_of(value, dtype))
+        return made
 
     return full
 
@@ -196,7 +204,7 @@ def quick_where(thorough: Callable) -> Callable:
 
     @functools.wraps(thorough)
     def where(condition, x, y, **options):
-        if type(condition) is not tl.tensor or condition.dtype.name != "int1" or not Way.short:
+        if type(condition) is not tl.tensor or condition.dtype.name != "int1":
             return thorough(condition, x, y, **options)
         kinds = [value.type._kind for value in (x, y) if type(value) is tl.tensor]
         if not kinds or None in kinds or kinds[0].dtype is not kinds[-1].dtype or kinds[0].dtype.is_ptr():
@@ -210,7 +218,11 @@ def quick_where(thorough: Callable) -> Callable:
         chosen = np.where(condition.handle.data, *data)
         if chosen.dtype is not kinds[0].np_dtype or not chosen.shape:
             return thorough(condition, x, y, **options)
-        return kind_of(kinds[0].dtype, sizes).tensor(chosen)
+        made = kind_of(kinds[0].dtype, sizes).tensor(chosen)
+        if Way.after and kinds[0].floats:
+            sides = (value.handle if type(value) is tl.tensor else handle_of(value, kinds[0].dtype) for value in (x, y))
+            Way.after["create_select"](made.handle, condition.handle, *sides)
+        return made
 
     return where
 
@@ -274,7 +286,7 @@ def quicken_casts() -> None:
     @functools.wraps(original)
     def cast(self, input, dst_ty, fp_downcast_rounding=None):
         usual = type(input) is tl.tensor and type(dst_ty) is tl.dtype and fp_downcast_rounding is None
-        if not usual or not Way.short:
+        if not usual:
             return original(self, input, dst_ty, fp_downcast_rounding)
         if input.dtype is dst_ty:
             return input
@@ -285,7 +297,10 @@ def quicken_casts() -> None:
         if (plan := plans[key]) is None:
             return original(self, input, dst_ty, fp_downcast_rounding)
         convert, result = plan
-        return result.tensor(convert(input.handle.data))
+        made = result.tensor(convert(input.handle.data))
+        if Way.after and result.floats:
+            Way.after["cast_impl"](made.handle, input.handle, dst_ty)
+        return made
 
     owner.cast = cast
 

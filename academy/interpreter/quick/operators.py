@@ -20,6 +20,12 @@ from academy.interpreter.quick.kinds import Kind, Way, kind_of
 INTEGERS = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 FLOATS = frozenset(["fp16", "fp32", "fp64"])
 _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide}
+_METHODS: dict[Callable, str] = {
+    np.add: "create_fadd",
+    np.subtract: "create_fsub",
+    np.multiply: "create_fmul",
+    np.divide: "create_fdiv",
+}
 _COMPARISONS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 _COMPARISONS |= {"eq": np.equal, "ne": np.not_equal}
 _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
@@ -47,15 +53,13 @@ def quick(name: str, thorough: Callable) -> Callable:
     function, table, swapped = OPERATORS[name]
     plans: dict[tuple[Kind, Kind], tuple | None] = {}
     of_numbers: dict[Kind | None, tuple | None] = {}
-    compared = table is _COMPARISONS
+    compared, method = table is _COMPARISONS, _METHODS.get(function, "")
 
     @functools.wraps(thorough)
     def operator(self, other, **options):
         if type(other) is tl.constexpr and type(other.value) in (int, float):
             other = other.value
-        if not Way.short:
-            pass
-        elif type(other) is tl.tensor and not swapped:
+        if type(other) is tl.tensor and not swapped:
             kinds = self.type._kind, other.type._kind
             if kinds not in plans:
                 plans[kinds] = _plan(function, table, *kinds)
@@ -63,7 +67,10 @@ def quick(name: str, thorough: Callable) -> Callable:
                 compute, result = plan
                 data = compute(self.handle.data, other.handle.data)
                 if data.dtype is result.np_dtype and data.shape:
-                    return result.tensor(data)
+                    made = result.tensor(data)
+                    if Way.after and result.floats:
+                        Way.after[method](made.handle, self.handle, other.handle)
+                    return made
         elif type(other) is int or type(other) is float:
             kind = self.type._kind
             if kind not in of_numbers:
@@ -72,7 +79,11 @@ def quick(name: str, thorough: Callable) -> Callable:
                 compute, result, _ = plan
                 data = compute(number, self.handle.data) if swapped else compute(self.handle.data, number)
                 if data.dtype is result.np_dtype and data.shape:
-                    return result.tensor(data)
+                    made = result.tensor(data)
+                    if Way.after and result.floats:
+                        beside = handle_of(number, result.dtype)
+                        Way.after[method](made.handle, *((beside, self.handle) if swapped else (self.handle, beside)))
+                    return made
         return thorough(self, other, **options)
 
     return operator
@@ -94,6 +105,11 @@ def number_of(number: int | float, kind: Kind, compared: bool = False) -> np.gen
         return None
     least, most = _limits(of_numpy)
     return of_numpy(number) if least <= number <= most else None
+
+
+def handle_of(number: int | float | np.generic, dtype: tl.dtype = tl.float32) -> interpreter.TensorHandle:
+    """A number as the interpreter holds it."""
+    return interpreter.TensorHandle(np.array(number, kind_of(dtype, ()).np_dtype), dtype)
 
 
 @functools.cache
@@ -189,7 +205,7 @@ def quicken_operands(semantic) -> None:
     def broadcast_value(self, lhs, rhs):
         if type(lhs) is type(rhs) is tl.tensor and lhs.shape is rhs.shape:
             return lhs, rhs
-        if type(lhs) is type(rhs) is tl.tensor and self is interpreter.interpreter_semantic and Way.short:
+        if type(lhs) is type(rhs) is tl.tensor and self is interpreter.interpreter_semantic:
             left, right = lhs.type._kind, rhs.type._kind
             if left is not None and right is not None and (sizes := broadcast(left.sizes, right.sizes)) is not None:
                 left_lanes, right_lanes = spread(lhs, sizes), spread(rhs, sizes)
@@ -210,4 +226,8 @@ def spread(value: tl.tensor, sizes: tuple[int, ...]) -> tl.tensor | None:
     if (wide := kind.spread[sizes]) is None:
         return None
     data = np.broadcast_to(value.handle.data, sizes)
-    return wide.tensor(data if kind.sizes else data.copy())
+    made = wide.tensor(data if kind.sizes else data.copy())
+    if Way.after and kind.floats:
+        operands = (value.handle,) if kind.sizes else (None, value.handle)
+        Way.after["create_broadcast" if kind.sizes else "create_splat"](made.handle, *operands)
+    return made
