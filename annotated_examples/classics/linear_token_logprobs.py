@@ -132,14 +132,18 @@ def linear_token_logprobs_backward(
     flat, upstream = tokens.reshape(-1).contiguous(), (dlogprobs, dentropies)
     # Zeros take the place of rows that don't count, in `x` and then in its gradient. The gradient of their logits is
     # zero, but zero times NaN is NaN: from such a row it would come into every weight, and from a weight into the row.
+    # The logits, though, are made of `x` itself, as in the first round. Of a copy with other strides a library may make
+    # them in another order. Then they no longer fit their row's sum, and where a probability is close to 1, little of
+    # what is left of 1 is right.
     ignored = (flat.long() == ignore_index)[:, None]
-    rows = matrix_of(x).masked_fill(ignored, 0.0)
+    rows = matrix_of(x)
+    counted = rows.masked_fill(ignored, 0.0)
     gradients = empty_gradients(rows, weight, bias, needs)
     options = len(weight), temperature, ignore_index, BLOCK_N
     for start, part, logits in pieces(rows, weight, bias, COLUMNS):
         # The gradient overwrites its logits, [[tag: LTL-G]]: nobody needs them any more.
         differentiate_piece(upstream, logits[None], flat, state, logits, start, *options)
-        add_gradients(gradients, logits, rows, part, start, first=start == 0)
+        add_gradients(gradients, logits, counted, part, start, first=start == 0)
     if gradients[0] is not None:
         gradients[0].masked_fill_(ignored, 0.0)
     return [gradient for gradient in finished(gradients, x) if gradient is not None]
