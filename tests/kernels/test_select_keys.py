@@ -57,7 +57,7 @@ SHARED = [
 
 #: Of the fast version.
 GUESSES = [
-    Mutant("NaN exceeds nothing", "~(x <= bound)", "(x > bound)"),
+    Mutant("NaN exceeds nothing", "~(x <= bound)", "((x > bound) | (bound != bound))"),
     Mutant("scores behind the window", "V.to(tl.uint32, bitcast=True)) &", "V.to(tl.uint32, bitcast=True) + 1) &"),
     Mutant("the guess is believed", "more = (at < last) | (n < wanted)", "more = at < last"),
     Mutant("a tile that was too much counts", "return tl.where(n <= ROOM, n, n - added), at", "return n, at"),
@@ -68,7 +68,6 @@ GUESSES = [
     Mutant("positions within the window", "first + both.to(tl.int32)", "both.to(tl.int32)"),
     Mutant("what is left is 0", "tl.full((ROOM,), -1, tl.int32)", "tl.full((ROOM,), 0, tl.int32)"),
     Mutant("positions within a part", "both + behind[:, None]", "both"),
-    Mutant("lists that are too long together", "if n > ROOM:\n        n, at", "if n > 2 * ROOM:\n        n, at"),
     Mutant("strides of columns ignored", "rows = logits if logits.stride(1) == 1 else logits.contiguous()", "rows = logits"),
 ]  # fmt: skip
 
