@@ -18,15 +18,6 @@ def test_whoever_opens_a_browser_is_skipped(monkeypatch):
         browser.Browser()
 
 
-def test_a_browser_is_started_in_one_place():
-    starts = [
-        path.relative_to(ROOT).as_posix()
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        if re.search(r"^\s*(from|import) playwright", path.read_text("utf-8"), re.M)
-    ]
-    assert starts == ["tests/site/browser.py"]
-
-
 @pytest.mark.parametrize(("count", "said"), [(0, ""), (1, "1 test was"), (3, "3 tests were")])
 def test_the_end_of_the_run_says_how_many_tests_a_browser_would_run(count, said):
     skipped = [SimpleNamespace(longrepr=("a.py", 1, f"Skipped: {browser.MISSING}"))] * count

@@ -17,7 +17,6 @@ from tests.kernels.harness import ROOT
 from tests.test_constraints import SETS
 
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")}
-FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
 
 
 canary = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci/canary.py")))
@@ -202,15 +201,6 @@ def test_a_gpu_is_asked_for_and_never_by_a_strangers_pull_request():
     workflow = WORKFLOWS["gpu"]
     assert "gpu" in workflow["jobs"]["kernels"]["runs-on"] and "tests/kernels" in lines("gpu")
     assert "pull_request" not in workflow[True]  # YAML reads `on` as true
-
-
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
-def test_an_issue_form_asks_for_something(path):
-    form = yaml.safe_load(path.read_text("utf-8"))
-    assert form["name"] and form["description"]
-    identifiers = [part["id"] for part in form["body"]]
-    assert len(set(identifiers)) == len(identifiers)
-    assert any(part.get("validations", {}).get("required") for part in form["body"])
 
 
 def test_hooks_run_the_tools_of_the_environment():

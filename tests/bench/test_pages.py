@@ -55,81 +55,70 @@ def text(pieces):
 # ---------------------------------------------------------------- numbers in prose
 
 
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        ("double/4x8/forward/ms", "1 ms"),
-        ("double/4x8/forward/share", "90 %"),
-        ("double/4x8/forward/rate", "1 TB/s"),
-        ("double/4x8/forward/memory", "3 MiB"),
-        ("double/4x8/forward/speedup", "2.00x"),
-        ("double/4x8/forward/best_peer", "eager"),
-        ("double/4x8/forward/eager.ms", "2 ms"),
-        ("double/4x8/forward/eager.share", "45 %"),
-        ("double/4x8/backward/torch.compile.speedup", "0.80x"),
-        ("double/4x8/backward/speedup", "0.50x"),
-        ("double/4x8@bfloat16/forward/ms", "1 ms"),
-        ("double:tanh/4x8/forward/ms", "70 µs"),
-        ("double/64x64/forward/rate", "100 TFLOP/s"),
-        ("device/copy", "4.25 TB/s"),
-        ("device/matrix", "715 TFLOP/s"),
-        # wrong keys
-        ("double/4x9/forward/ms", None),
-        ("double/4x8@float32/forward/ms", None),
-        ("double/4x8/sideways/ms", None),
-        ("double/4x8/forward/speed", None),
-        ("double/4x8/forward/liger-kernel.ms", None),
-        ("double:none/4x8/forward/ms", None),
-        ("double/4x8/forward", None),
-        ("triple/4x8/forward/ms", None),
-        ("device/colour", None),
-    ],
-)
-def test_measured(key, expected, root):
-    matrix = dict(entry(), bytes=10**6, operations=10**11)
-    put(root, case(), case(variant="tanh", forward=entry(ours=0.07)), case((64, 64), forward=matrix))
-    assert figures.measured(key, root) == expected
+MATRIX = dict(entry(), bytes=10**6, operations=10**11)
+SEVERAL = [case(), case(variant="tanh", forward=entry(ours=0.07)), case((64, 64), forward=MATRIX)]
+ONE_PASS = {"rungs": [{"name": "one pass", "what": "less", "forward_ms": 0.25}]}
+#: What is committed, by device, other files of it, and what a key gives then; None where it is wrong.
+QUOTED = [
+    ({"NVIDIA H200": SEVERAL}, {}, {
+        "double/4x8/forward/ms": "1 ms",
+        "double/4x8/forward/share": "90 %",
+        "double/4x8/forward/rate": "1 TB/s",
+        "double/4x8/forward/memory": "3 MiB",
+        "double/4x8/forward/speedup": "2.00x",
+        "double/4x8/forward/best_peer": "eager",
+        "double/4x8/forward/eager.ms": "2 ms",
+        "double/4x8/forward/eager.share": "45 %",
+        "double/4x8/backward/torch.compile.speedup": "0.80x",
+        "double/4x8/backward/speedup": "0.50x",
+        "double/4x8@bfloat16/forward/ms": "1 ms",
+        "double:tanh/4x8/forward/ms": "70 µs",
+        "double/64x64/forward/rate": "100 TFLOP/s",
+        "device/copy": "4.25 TB/s",
+        "device/matrix": "715 TFLOP/s",
+        "double/4x9/forward/ms": None,
+        "double/4x8@float32/forward/ms": None,
+        "double/4x8/sideways/ms": None,
+        "double/4x8/forward/speed": None,
+        "double/4x8/forward/liger-kernel.ms": None,
+        "double:none/4x8/forward/ms": None,
+        "double/4x8/forward": None,
+        "triple/4x8/forward/ms": None,
+        "device/colour": None,
+    }),
+    ({"NVIDIA H200": [case(forward=entry(fast=0.5))]}, {}, {  # ours is the fast file, where there is one
+        "double/4x8/forward/ms": "0.5 ms",
+        "double/4x8/forward/lesson.ms": "1 ms",
+        "double/4x8/forward/speedup": "4.00x",
+        "double/4x8/forward/best_peer": "eager",
+    }),
+    ({}, {}, dict.fromkeys(["double/4x8/forward/ms", "device/copy", "measuring/median"], "not measured yet")),
+    ({}, {"ladder/double": ONE_PASS, "experiments/measuring": {"values": {"median": {"value": 7.25, "unit": "µs"}}}}, {
+        "double/ladder/one pass/forward_ms": "0.25 ms",
+        "double/ladder/two passes/forward_ms": None,
+        "measuring/median": "7.25 µs",
+        "measuring/mode": None,
+    }),
+    ({"NVIDIA A100": [case(forward=entry(ours=5.0))]}, {}, {"double/4x8/forward/ms": "5 ms"}),
+    ({"NVIDIA A100": [case(forward=entry(ours=5.0))], "NVIDIA H200": [case()]}, {}, {"double/4x8/forward/ms": "1 ms"}),
+]  # fmt: skip
 
 
-def test_ours_is_the_fast_file_where_there_is_one(root):
-    put(root, case(forward=entry(fast=0.5)))
-    assert figures.measured("double/4x8/forward/ms", root) == "0.5 ms"
-    assert figures.measured("double/4x8/forward/lesson.ms", root) == "1 ms"
-    assert figures.measured("double/4x8/forward/speedup", root) == "4.00x"
-    assert figures.measured("double/4x8/forward/best_peer", root) == "eager"
-
-
-def test_without_results_a_number_says_so(root):
-    assert figures.measured("double/4x8/forward/ms", root) == "not measured yet"
-    assert figures.measured("device/copy", root) == "not measured yet"
-    assert figures.measured("measuring/median", root) == "not measured yet"
-
-
-def test_numbers_of_ladders_and_experiments(root):
-    folder = root / "benchmarks" / "results" / "nvidia-h200"
-    store.write(
-        folder / "ladder" / "double.json", {"rungs": [{"name": "one pass", "what": "less", "forward_ms": 0.25}]}
-    )
-    store.write(folder / "experiments" / "measuring.json", {"values": {"median": {"value": 7.25, "unit": "µs"}}})
-    assert figures.measured("double/ladder/one pass/forward_ms", root) == "0.25 ms"
-    assert figures.measured("double/ladder/two passes/forward_ms", root) is None
-    assert figures.measured("measuring/median", root) == "7.25 µs"
-    assert figures.measured("measuring/mode", root) is None
-
-
-def test_prose_quotes_the_reference_device(root):
-    put(root, case(forward=entry(ours=5.0)), device="NVIDIA A100")
-    assert figures.measured("double/4x8/forward/ms", root) == "5 ms"
-    put(root, case())
-    assert figures.measured("double/4x8/forward/ms", root) == "1 ms"
+@pytest.mark.parametrize(("cases", "others", "expected"), QUOTED)
+def test_measured(cases, others, expected, root):
+    for device, some in cases.items():
+        put(root, *some, device=device)
+    for name, content in others.items():
+        store.write(root / f"benchmarks/results/nvidia-h200/{name}.json", content)
+    assert {key: figures.measured(key, root) for key in expected} == expected
 
 
 def test_every_number_quoted_in_the_repository_exists():
-    files = [*ROOT.glob("annotated_examples/**/*.py"), *ROOT.glob("backprop_math/*.md"), *ROOT.glob("docs/**/*.md")]
+    texts = [*ROOT.glob("backprop_math/*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/learn/*.py")]
     wrong = [
         (path.name, key)
-        for path in files
-        for key in re.findall(r"\[\[bench: *([^\]]+?) *\]\]", path.read_text("utf-8"))
+        for path in [*ROOT.glob("annotated_examples/**/*.py"), *texts]
+        for key in re.findall(r"\[\[bench:[\s#]*([^\]]+?) *\]\]", path.read_text("utf-8"))
         if figures.measured(key, ROOT) is None
     ]
     assert not wrong
@@ -150,9 +139,47 @@ def test_no_speed_is_typed_by_hand():
 # ---------------------------------------------------------------- an operation's page
 
 
-def test_a_page_before_anything_was_measured(root):
+NOTES = {
+    "liger-kernel": {"writes_inputs": ["x"]},
+    "gemlite": {"missing": "ModuleNotFoundError: No module named 'gemlite'"},
+    "rough": {"inaccurate": "out: RMS error 1"},
+    "lesson": {"failed": "out: wrong"},
+}
+SQUARES = [case((n, n, n), forward=dict(entry(), operations=2 * n**3)) for n in range(128, 1281, 128)]
+#: What is committed, by device, and what its page says, in this order.
+SAID = {
+    "nothing": ({}, ["Not measured yet", "academy bench --only double"]),
+    "a peer ahead": ({"NVIDIA H200": [case(), case((3, 5), forward=entry(eager=0.995), backward=entry())]}, [
+        "within 1 %) in both cases", 'class="bench-behind" title="eager is ahead"',
+        "in 1 of 2 cases; it falls behind at 4x8 (eager takes 50 % of its time)",
+    ]),
+    "notes": ({"NVIDIA H200": [case(notes=NOTES), case((3, 5), notes=NOTES)]}, [
+        "lesson failed: `4x8: out: wrong`", "liger-kernel overwrites its inputs (x)", "gemlite was not installed",
+        "rough is outside the error rule", "and in 1 more cases",
+    ]),
+    "two devices": ({"NVIDIA A100": [case(forward=entry(ours=5.0))], "NVIDIA H200": [case()]}, [
+        "## NVIDIA H200", "## NVIDIA A100", "5 ms",
+    ]),
+    "squares": ({"NVIDIA H200": [*SQUARES, case((3, 5, 7), forward=entry())]}, [
+        "TFLOP/s over the size of a square", "share of the limit",
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_a_page_says(name, root):
+    cases, words = SAID[name]
+    for device, some in cases.items():
+        put(root, *some, device=device)
     page = text(pages.operation("double", root))
-    assert "Not measured yet" in page and "academy bench --only double" in page
+    assert all(each in page for each in words), [each for each in words if each not in page]
+    assert name != "a peer ahead" or page.count("bench-behind") == 1
+    assert name != "two devices" or page.index(words[0]) < page.index(words[1])
+
+
+def test_a_name_from_a_file_cannot_become_html(root):
+    put(root, case(forward=entry(**{"<b>peer": 3.0})))
+    assert "<b>peer" not in "\n".join(pages.operation("double", root))
 
 
 def test_a_page_has_all_that_was_measured(root):
@@ -215,48 +242,6 @@ def test_a_stale_page_says_so(root):
     put(root, case(source=now), case((3, 5), source="old"), host=host)
     page = text(pages.operation("double", root))
     assert "measured: 3x5 and host time. The others were measured with the current kernel." in page
-
-
-def test_where_a_peer_is_ahead_it_is_said_and_marked(root):
-    put(root, case(), case((3, 5), forward=entry(eager=0.995), backward=entry()))
-    page = text(pages.operation("double", root))
-    assert "within 1 %) in both cases" in page
-    assert "in 1 of 2 cases; it falls behind at 4x8 (eager takes 50 % of its time)" in page
-    assert page.count('class="bench-behind" title="eager is ahead"') == 1
-
-
-def test_notes_are_told(root):
-    notes = {
-        "liger-kernel": {"writes_inputs": ["x"]},
-        "gemlite": {"missing": "ModuleNotFoundError: No module named 'gemlite'"},
-        "rough": {"inaccurate": "out: RMS error 1"},
-        "lesson": {"failed": "out: wrong"},
-    }
-    put(root, case(notes=notes), case((3, 5), notes=notes))
-    page = text(pages.operation("double", root))
-    assert "liger-kernel overwrites its inputs (x)" in page
-    assert "gemlite was not installed: ModuleNotFoundError" in page
-    assert "rough is outside the error rule" in page and "and in 1 more cases" in page
-    assert "lesson failed: `4x8: out: wrong`" in page
-
-
-def test_each_device_has_its_section(root):
-    put(root, case())
-    put(root, case(forward=entry(ours=5.0)), device="NVIDIA A100")
-    page = text(pages.operation("double", root))
-    assert page.index("## NVIDIA H200") < page.index("## NVIDIA A100") and "5 ms" in page
-
-
-def test_squares_become_lines(root):
-    squares = [case((n, n, n), forward=dict(entry(), operations=2 * n**3)) for n in range(128, 1281, 128)]
-    put(root, *squares, case((3, 5, 7), forward=entry()))
-    page = text(pages.operation("double", root))
-    assert "TFLOP/s over the size of a square" in page and "share of the limit" in page
-
-
-def test_a_name_from_a_file_cannot_become_html(root):
-    put(root, case(forward=entry(**{"<b>peer": 3.0})))
-    assert "<b>peer" not in "\n".join(pages.operation("double", root))
 
 
 # ---------------------------------------------------------------- plots

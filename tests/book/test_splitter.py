@@ -120,19 +120,15 @@ def test_a_docstring_with_a_backslash_must_be_raw():
     assert split('def f():\n    r"""$\\alpha$"""\n', "kernel.py").rows[0].note
 
 
-def test_a_comment_that_a_blank_line_follows_spans_both_columns():
-    rows = split("# an interlude\n\n# a note\nx = 1\n", "kernel.py").rows
-    assert [(str(row.note), row.wide, row.code) for row in rows] == [
-        ("an interlude", True, []),
-        ("a note", False, [4]),
-    ]
-
-
-def test_a_heading_spans_both_columns_and_its_text_stays_beside_the_code():
-    rows = split("# ## Forward\n#\n# why\nx = 1\n", "kernel.py").rows
-    assert [(str(row.note), row.wide, row.code) for row in rows] == [("## Forward", True, []), ("why", False, [4])]
-
-
-def test_a_docstring_stands_beside_its_signature_and_the_body_follows():
-    (row,) = split('def f(x):\n    """Say."""\n    return x\n', "kernel.py").rows
-    assert (str(row.note), row.code, row.name) == ("Say.", [1, 3], "f")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# an interlude\n\n# a note\nx = 1\n", [("an interlude", True, []), ("a note", False, [4])]),
+        ("# ## Forward\n#\n# why\nx = 1\n", [("## Forward", True, []), ("why", False, [4])]),
+        ('def f(x):\n    """Say."""\n    return x\n', [("Say.", False, [1, 3])]),
+    ],
+)
+def test_where_a_note_stands(text, expected):
+    """An interlude and a heading span both columns."""
+    rows = split(text, "kernel.py").rows
+    assert [(str(row.note), row.wide, row.code) for row in rows] == expected

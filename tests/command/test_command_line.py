@@ -197,13 +197,6 @@ def test_a_file_of_ones_own_may_lie_in_the_clone(command):
     assert done.returncode == 0, done
 
 
-def test_trace_names_a_file_that_is_no_utf_8(tmp_path, capsys):
-    path = tmp_path / "mine.py"
-    path.write_bytes(b"# \xe4\ndef EXAMPLE():\n    pass\n")
-    assert cli.main(["trace", str(path)]) == 2
-    assert f"{path}:1: this file isn't UTF-8" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["trace", "compile", "simulate", "judge"])
 @pytest.mark.parametrize(
     ("content", "said"),
@@ -223,11 +216,6 @@ def test_a_file_that_is_no_python_is_named_in_one_line(command, content, said, t
     assert cli.main([command, str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"academy {command}: ") and said in line and str(path) in line
-
-
-def test_an_exercise_that_is_not_there_is_named_in_words(capsys):
-    assert cli.main(["exercise", "check", "nowhere.py"]) == 2
-    assert capsys.readouterr().err == "academy exercise: nowhere.py: No such file or directory\n"
 
 
 def test_progress_is_for_a_terminal_and_leaves_nothing_in_a_file(capsys):

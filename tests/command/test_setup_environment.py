@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -87,10 +88,7 @@ def test_an_old_python_and_an_unknown_torch_are_told(ran, tmp_path, capsys, monk
     ],
 )
 def test_it_may_be_stopped(error, status, said, ran, tmp_path, capsys, monkeypatch):
-    def stopped(*_, **__):
-        raise error
-
-    monkeypatch.setattr(setup_environment.subprocess, "run", stopped)
+    monkeypatch.setattr(setup_environment.subprocess, "run", Mock(side_effect=error))
     assert setup_environment.main([str(tmp_path / "venv")]) == status
     assert said in capsys.readouterr().err
 

@@ -14,11 +14,10 @@ ROOT = dependencies.ROOT
 def test_what_a_module_is_made_of(tmp_path):
     package = tmp_path / "academy/part"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "one.py").write_text("import json\nfrom academy.part import two\n\ndef f():\n    from . import three\n")
-    (package / "two.py").write_text("import numpy.linalg\nfrom academy.part.one import f\n")
-    (package / "three.py").write_text("")
-    (package / "four.py").write_text("")
+    one = "import json\nfrom academy.part import two\n\ndef f():\n    from . import three\n"
+    texts = dict(__init__="", one=one, two="import numpy.linalg\nfrom academy.part.one import f\n", three="", four="")
+    for name, text in texts.items():
+        (package / f"{name}.py").write_text(text)
     files, outside = dependencies.made_of(("academy.part.one",), tmp_path)
     assert [file.name for file in files] == ["__init__.py", "one.py", "three.py", "two.py"]
     assert outside == ("numpy",)

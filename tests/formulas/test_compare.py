@@ -85,92 +85,7 @@ def messages(tmp_path):
     return found
 
 
-def test_a_right_function_passes(messages):
-    assert not messages(PRODUCT, PAGE, module(lambda x, y, s: s * x * y))
-
-
-@pytest.mark.parametrize(
-    ("f", "words"),
-    [
-        (lambda x, y, s: s * x * y * 1.00001, "the result is not what OUT prints: RMS error"),
-        (lambda x, y, s: (s * x * y).double(), "dtype torch.float64 instead of torch.float32"),
-        (lambda x, y, s: (s * x * y)[:-1], "Mismatch in shape"),
-        (lambda x, y, s: s * x * y.detach(), "it gives no gradient of y"),
-        (lambda x, y, s: s * x.detach() * y + x - x.detach(), "the gradient of x is not what OUT-x prints"),
-        (lambda x, y, s: (s * x * y, x), "it returns 2 values, and `returns` names 1"),
-        (lambda x, y, s: undefined, "NameError"),  # noqa: F821
-        (lambda x, y, s: s * x * y + 0 * x.detach().zero_(), "the call wrote to its input x"),
-    ],
-    ids=["value", "dtype", "shape", "no gradient", "wrong gradient", "two results", "raises", "writes"],
-)
-def test_a_wrong_function_is_noticed(messages, f, words):
-    assert any(words in message for message in messages(PRODUCT, PAGE, module(f)))
-
-
-def test_a_gradient_without_a_tag(messages):
-    text = PRODUCT.replace(', "y": "OUT-y"', "")
-    found = messages(text, PAGE, module(lambda x, y, s: s * x * y))
-    assert found and all("gives a gradient of y, and `gradients` names no tag" in message for message in found)
-
-
-def test_a_gradient_of_shared_values_is_summed_over_rows(messages):
-    text = PRODUCT.replace('modules="none"', 'modules="none", rows=("x", "nabla_z")')
-    assert not messages(text, PAGE, module(lambda x, y, s: s * x * y))
-    two_axes = text.replace('modules="none"', 'modules="none", sizes={"rows": (2, 3), "n": 7}')
-    shapes = set()
-    summed = module(lambda x, y, s: (shapes.add(tuple(x.shape)), s * x * y)[1])
-    assert "Mismatch" not in str(messages(two_axes, PAGE, summed)) and (2, 3, 7) in shapes
-
-
-@pytest.mark.parametrize(
-    ("forward", "backward", "words"),
-    [
-        (lambda x, y, s, BLOCK: s * x * y, lambda up, x, y, s, BLOCK: (up * s * y, up * s * x), None),
-        (
-            lambda x, y, s, BLOCK: x * y,
-            lambda up, x, y, s, BLOCK: (up * s * y, up * s * x),
-            "the result is not what OUT",
-        ),
-        (lambda x, y, s, BLOCK: s * x * y, lambda up, x, y, s, BLOCK: (up * y, up * s * x), "the gradient of x is not"),
-        (lambda x, y, s, BLOCK: s * x * y, lambda up, x, y, s, BLOCK: (up * s * y, None), "AttributeError"),
-        (
-            lambda x, y, s, BLOCK: s * x * y,
-            lambda up, x, y, s, BLOCK: (up * s * y, y.mul_(s * x)),
-            "wrote to its input y",
-        ),
-    ],
-    ids=["right", "result", "gradient", "no gradient", "writes"],
-)
-def test_launchers_return_their_gradients(messages, forward, backward, words):
-    found = messages(LAUNCHERS, PAGE, module(forward=forward, backward=backward))
-    assert any(words in message for message in found) if words else not found
-
-
-def test_gradients_that_the_reader_could_not_see(messages):
-    text = LAUNCHERS.replace('return z, {"x": dx, "y": dy}', 'both = {"x": dx, "y": dy}\n    return z, both')
-    made = module(forward=lambda x, y, s, BLOCK: x * y * s, backward=lambda up, x, y, s, BLOCK: (up, up))
-    assert any(
-        "a mapping that stands in the return statement itself" in message for message in messages(text, PAGE, made)
-    )
-
-
-def test_a_formula_that_overflows_needs_a_stable_form(messages):
-    made = module(lambda x: torch.softmax(x, -1), reference=lambda x: torch.softmax(x, -1))
-    missing = messages(SOFTMAX.replace("KEYWORDS", 'gradients={"x": "SM"}'), ROWS, made)
-    assert any("the printed form overflows: print a stable one too" in message for message in missing)
-    text = SOFTMAX.replace("KEYWORDS", 'forward_only=True, stable={"SM": "SM-stable"}')
-    assert not messages(text, ROWS, made)
-    wrong = ROWS.replace(r"$$y_i = \frac{e^{x_i - \max_k x_k}}", r"$$y_i = 2 \frac{e^{x_i - \max_k x_k}}")
-    assert any("the stable form SM-stable differs from SM" in message for message in messages(text, wrong, made))
-
-
-def test_composed_tags_replace_a_symbol(messages):
-    text = PRODUCT.replace('"OUT-x"', '"OUT-x(y = OUT)"')
-    found = messages(text, PAGE, module(lambda x, y, s: s * x * y))
-    assert found and all("OUT-x(y = OUT)" in message for message in found)
-
-
-# ---------------------------------------------------------------- what a case may say in a function of its own
+# What a case may say in a function of its own: here always the values.
 CHOSEN = """from academy.formulas.cases import case
 
 @case(modules="none", returns="OUT", gradients={"x": "OUT-x", "y": "OUT-y"}KEYWORDS)
@@ -183,46 +98,158 @@ def _(x, n):
     assert len(x) == n
     return {"x": x.round().clamp(-4, 4), "s": 3.0}
 """
+PLAIN = CHOSEN.replace("KEYWORDS", "")
+BOTH = LAUNCHERS.replace('return z, {"x": dx, "y": dy}', 'both = {"x": dx, "y": dy}\n    return z, both')
+STABLE = SOFTMAX.replace("KEYWORDS", 'forward_only=True, stable={"SM": "SM-stable"}')
+UNSTABLE = SOFTMAX.replace("KEYWORDS", 'gradients={"x": "SM"}')
+TWICE = ROWS.replace(r"$$y_i = \frac{e^{x_i - \max_k x_k}}", r"$$y_i = 2 \frac{e^{x_i - \max_k x_k}}")
+SUMMED = PRODUCT.replace('returns="OUT"', 'returns=None, upstream=1.0, values={"nabla_z": 1.0}')
+OF_A_SUM = PAGE.replace("nabla_z: n", "nabla_z: scalar").replace(r"\nabla_{z_i} s", r"\nabla_z s")
+THREE = PRODUCT.replace('returns="OUT"', 'returns="OUT", values={"s": 3.0}')
+RIGHT = module(lambda x, y, s: s * x * y)
+BLOCKED = module(
+    lambda x, y, s, BLOCK: s * x * y
+)  # the reference gets the same arguments, without the size of the tiles
+ROWWISE = module(lambda x: torch.softmax(x, -1), reference=lambda x: torch.softmax(x, -1))
+ADDED_UP = module(*[lambda x, y, s: (s * x * y).sum()] * 2)
+FORWARD, BACKWARD = lambda x, y, s, BLOCK: s * x * y, lambda up, x, y, s, BLOCK: (up * s * y, up * s * x)
+#: A case file, a page, functions, and words of what is found; "" where nothing is.
+FOUND = {
+    "right": (PRODUCT, PAGE, RIGHT, ""),
+    "value": (
+        PRODUCT,
+        PAGE,
+        module(lambda x, y, s: s * x * y * 1.00001),
+        "the result is not what OUT prints: RMS error",
+    ),
+    "dtype": (
+        PRODUCT,
+        PAGE,
+        module(lambda x, y, s: (s * x * y).double()),
+        "dtype torch.float64 instead of torch.float32",
+    ),
+    "shape": (PRODUCT, PAGE, module(lambda x, y, s: (s * x * y)[:-1]), "Mismatch in shape"),
+    "no gradient": (PRODUCT, PAGE, module(lambda x, y, s: s * x * y.detach()), "it gives no gradient of y"),
+    "wrong gradient": (
+        PRODUCT,
+        PAGE,
+        module(lambda x, y, s: s * x.detach() * y + x - x.detach()),
+        "the gradient of x is not what OUT-x prints",
+    ),
+    "two results": (
+        PRODUCT,
+        PAGE,
+        module(lambda x, y, s: (s * x * y, x)),
+        "it returns 2 values, and `returns` names 1",
+    ),
+    "raises": (PRODUCT, PAGE, module(lambda x, y, s: undefined), "NameError"),  # noqa: F821
+    "writes": (
+        PRODUCT,
+        PAGE,
+        module(lambda x, y, s: s * x * y + 0 * x.detach().zero_()),
+        "the call wrote to its input x",
+    ),
+    "no tag": (
+        PRODUCT.replace(', "y": "OUT-y"', ""),
+        PAGE,
+        RIGHT,
+        "gives a gradient of y, and `gradients` names no tag",
+    ),
+    "composed tags": (PRODUCT.replace('"OUT-x"', '"OUT-x(y = OUT)"'), PAGE, RIGHT, "OUT-x(y = OUT)"),
+    "launchers": (LAUNCHERS, PAGE, module(forward=FORWARD, backward=BACKWARD), ""),
+    "their result": (
+        LAUNCHERS,
+        PAGE,
+        module(forward=lambda x, y, s, BLOCK: x * y, backward=BACKWARD),
+        "the result is not what OUT",
+    ),
+    "their gradient": (
+        LAUNCHERS,
+        PAGE,
+        module(forward=FORWARD, backward=lambda up, x, y, s, BLOCK: (up * y, up * s * x)),
+        "the gradient of x is not",
+    ),
+    "none": (
+        LAUNCHERS,
+        PAGE,
+        module(forward=FORWARD, backward=lambda up, x, y, s, BLOCK: (up * s * y, None)),
+        "AttributeError",
+    ),
+    "they write": (
+        LAUNCHERS,
+        PAGE,
+        module(forward=FORWARD, backward=lambda up, x, y, s, BLOCK: (up * s * y, y.mul_(s * x))),
+        "wrote to its input y",
+    ),
+    "gradients that the reader could not see": (
+        BOTH,
+        PAGE,
+        module(forward=FORWARD, backward=lambda up, *_, BLOCK: (up, up)),
+        "a mapping that stands in the return statement itself",
+    ),
+    "overflows": (UNSTABLE, ROWS, ROWWISE, "the printed form overflows: print a stable one too"),
+    "a stable form": (STABLE, ROWS, ROWWISE, ""),
+    "another stable form": (STABLE, TWICE, ROWWISE, "the stable form SM-stable differs from SM"),
+    "own values": (PLAIN, PAGE, BLOCKED, ""),
+    "a value of no symbol": (
+        PLAIN.replace('"s": 3.0', '"s": 3.0, "q": 1.0'),
+        PAGE,
+        BLOCKED,
+        "`values` gives q, which isn't a symbol of page.md",
+    ),
+    "values by keyword": (THREE, PAGE, module(lambda x, y, s: x * y * (3.0 if s == 3.0 else 0.0)), ""),
+    "another reference": (
+        CHOSEN.replace("KEYWORDS", ', pytorch="other"'),
+        PAGE,
+        module(vars(BLOCKED)["f"], None, other=vars(RIGHT)["f"]),
+        "",
+    ),
+    "no reference": (
+        PLAIN,
+        PAGE,
+        module(vars(BLOCKED)["f"], None),
+        "the module has no f_reference: name PyTorch's own operation with `pytorch`",
+    ),
+    "a reference of its own": (
+        PLAIN + "@product.pytorch\ndef _(x, y, s):\n    return s * x * y\n",
+        PAGE,
+        module(vars(BLOCKED)["f"], None),
+        "",
+    ),
+    "a wrong one": (
+        PLAIN + "@product.pytorch\ndef _(x, y):\n    return x * y\n",
+        PAGE,
+        BLOCKED,
+        "the result of PyTorch in float64 is not what OUT prints",
+    ),
+    "an upstream gradient": (PLAIN + "@product.upstream\ndef _(nabla_z):\n    return nabla_z + 0\n", PAGE, BLOCKED, ""),
+    "another one": (
+        PLAIN + "@product.upstream\ndef _(nabla_z):\n    return 2 * nabla_z\n",
+        PAGE,
+        BLOCKED,
+        "the gradient of x of PyTorch in float64 is not what OUT-x prints",
+    ),
+    "of a sum": (SUMMED, OF_A_SUM, ADDED_UP, ""),
+    "another one of a sum": (SUMMED.replace("upstream=1.0", "upstream=2.0"), OF_A_SUM, ADDED_UP, "gradient"),
+}
 
 
-def chosen(keywords: str = "", more: str = "") -> str:
-    return CHOSEN.replace("KEYWORDS", keywords) + more
+@pytest.mark.parametrize("text, page, made, words", FOUND.values(), ids=FOUND)
+def test_what_is_found(messages, text, page, made, words):
+    found = messages(text, page, made)
+    assert any(words in message for message in found) if words else not found, found
 
 
-def test_a_case_chooses_its_values(messages):
-    """The reference gets the same arguments, without the size of the tiles."""
-    made = module(lambda x, y, s, BLOCK: s * x * y)
-    assert not messages(chosen(), PAGE, made)
-    found = messages(chosen().replace('"s": 3.0', '"s": 3.0, "q": 1.0'), PAGE, made)
-    assert any("`values` gives q, which isn't a symbol of page.md" in message for message in found)
-    by_keyword = PRODUCT.replace('returns="OUT"', 'returns="OUT", values={"s": 3.0}')
-    seen = set()
-    assert not messages(by_keyword, PAGE, module(lambda x, y, s: (seen.add(s), s * x * y)[1])) and seen == {3.0}
+def test_a_gradient_of_shared_values_is_summed_over_rows(messages):
+    text = PRODUCT.replace('modules="none"', 'modules="none", rows=("x", "nabla_z")')
+    assert not messages(text, PAGE, module(lambda x, y, s: s * x * y))
+    two_axes = text.replace('modules="none"', 'modules="none", sizes={"rows": (2, 3), "n": 7}')
+    shapes = set()
+    summed = module(lambda x, y, s: (shapes.add(tuple(x.shape)), s * x * y)[1])
+    assert "Mismatch" not in str(messages(two_axes, PAGE, summed)) and (2, 3, 7) in shapes
 
 
-def test_a_case_chooses_what_judges_it(messages):
-    made = module(lambda x, y, s, BLOCK: s * x * y, other=lambda x, y, s: s * x * y, reference=None)
-    assert not messages(chosen(', pytorch="other"'), PAGE, made)
-    wanted = "the module has no f_reference: name PyTorch's own operation with `pytorch`"
-    assert any(wanted in message for message in messages(chosen(), PAGE, made))
-    assert not messages(chosen(more="@product.pytorch\ndef _(x, y, s):\n    return s * x * y\n"), PAGE, made)
-    wrong = messages(chosen(more="@product.pytorch\ndef _(x, y):\n    return x * y\n"), PAGE, made)
-    assert any("the result of PyTorch in float64 is not what OUT prints" in message for message in wrong)
-
-
-def test_a_case_chooses_the_upstream_gradient(messages):
-    made = module(lambda x, y, s, BLOCK: s * x * y)
-    assert not messages(chosen(more="@product.upstream\ndef _(nabla_z):\n    return nabla_z + 0\n"), PAGE, made)
-    wrong = messages(chosen(more="@product.upstream\ndef _(nabla_z):\n    return 2 * nabla_z\n"), PAGE, made)
-    assert any("the gradient of x of PyTorch in float64 is not what OUT-x prints" in message for message in wrong)
-    one = PRODUCT.replace('returns="OUT"', 'returns=None, upstream=1.0, values={"nabla_z": 1.0}')
-    page = PAGE.replace("nabla_z: n", "nabla_z: scalar").replace(r"\nabla_{z_i} s", r"\nabla_z s")
-    assert not messages(one, page, module(summed, summed))
-    assert messages(one.replace("upstream=1.0", "upstream=2.0"), page, module(summed, summed))
-
-
-def summed(x, y, s):
-    return (s * x * y).sum()
+# ---------------------------------------------------------------- what a case may say in a function of its own
 
 
 def test_fences_show_writes_outside_and_what_nobody_wrote():

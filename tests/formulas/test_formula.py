@@ -40,43 +40,31 @@ def page():
     return Page("small.md", SMALL)
 
 
-def test_elementwise_and_whole_vector(page):
-    x = torch.randn(5, **DOUBLE)
-    for tag in ("Y", "V"):
-        torch.testing.assert_close(tagged(page, tag)(x=x, a=3.0, w=torch.ones(2), z=torch.ones(4)), 3 * x)
+X, ROWS, ONES = torch.linspace(-1, 2, 5, **DOUBLE), torch.linspace(-3, 3, 20, **DOUBLE).view(4, 5), torch.ones(2)
+CLASSES, EVEN = torch.tensor([0, 4, 2, 2]), torch.tensor([10.0, 20.0, 30.0], **DOUBLE)
+FACTORS = torch.tensor([1.0, -2.0], **DOUBLE)
 
 
-def test_axes_follow_the_left_side(page):
-    x = torch.randn(5, **DOUBLE)
-    result = tagged(page, "M")(x=x, a=2.0, w=torch.ones(2))
-    torch.testing.assert_close(result, 2 * x[:, None] * x[None, :])
+@pytest.mark.parametrize(
+    ("tag", "inputs", "expected"),
+    [
+        ("Y", dict(x=X, a=3.0, w=ONES, z=torch.ones(4)), 3 * X),
+        ("V", dict(x=X, a=3.0, w=ONES, z=torch.ones(4)), 3 * X),
+        ("M", dict(x=X, a=2.0, w=ONES), 2 * X[:, None] * X[None, :]),  # axes follow the left side
+        ("S", dict(x=X, a=2.0, w=ONES), 2 * X.sum()),
+        ("Y-c", dict(batch=("x", "c"), x=ROWS, c=CLASSES, a=2.0, w=ONES), 2 * ROWS[torch.arange(4), CLASSES]),
+        ("Y", dict(batch=("a",), x=X, a=FACTORS, w=ONES), FACTORS[:, None] * X),
+        ("U", dict(z=torch.arange(6, **DOUBLE), w=EVEN, x=ONES), torch.tensor([1.0, 10, 3, 20, 5, 30], **DOUBLE)),
+        ("Y2", dict(x=X, a=2.0, y=X + 1, w=ONES), (X + 1) * 2 * X),  # a defined name may be given
+    ],
+)
+def test_values(page, tag, inputs, expected):
+    torch.testing.assert_close(tagged(page, tag)(**inputs), expected)
 
 
-def test_sum_is_a_scalar(page):
-    x = torch.randn(5, **DOUBLE)
-    torch.testing.assert_close(tagged(page, "S")(x=x, a=2.0, w=torch.ones(2)), 2 * x.sum())
-
-
-def test_class_counts_from_zero_and_takes_a_batch(page):
-    x, c = torch.randn(4, 5, **DOUBLE), torch.tensor([0, 4, 2, 2])
-    result = tagged(page, "Y-c")(batch=("x", "c"), x=x, c=c, a=2.0, w=torch.ones(2))
-    torch.testing.assert_close(result, 2 * x[torch.arange(4), c])
-
-
-def test_batch_of_some_inputs_only(page):
-    x, a = torch.randn(5, **DOUBLE), torch.tensor([1.0, -2.0], **DOUBLE)
-    result = tagged(page, "Y")(batch=("a",), x=x, a=a, w=torch.ones(2))
-    torch.testing.assert_close(result, a[:, None] * x)
-
-
-def test_pieces_are_put_together(page):
-    z, w = torch.arange(6, **DOUBLE), torch.tensor([10.0, 20.0, 30.0], **DOUBLE)
-    assert tagged(page, "U")(z=z, w=w, x=torch.ones(2)).tolist() == [1, 10, 3, 20, 5, 30]
-
-
-def test_a_defined_name_can_be_given(page):
-    x = torch.randn(5, **DOUBLE)
-    torch.testing.assert_close(tagged(page, "Y2")(x=x, a=2.0, y=x + 1, w=torch.ones(2)), (x + 1) * 2 * x)
+def test_unknown_tag(page):
+    with pytest.raises(KeyError, match="has no tag 'X'; it has Y, Y-c, U, V, M, S, Y2"):
+        tagged(page, "X")
 
 
 @pytest.mark.parametrize(
@@ -93,11 +81,6 @@ def test_a_defined_name_can_be_given(page):
 def test_bad_inputs(page, inputs, error, words):
     with pytest.raises(error, match=words):
         tagged(page, "Y")(**inputs)
-
-
-def test_unknown_tag(page):
-    with pytest.raises(KeyError, match="has no tag 'X'; it has Y, Y-c, U, V, M, S, Y2"):
-        tagged(page, "X")
 
 
 def test_layernorm_against_autograd_of_pytorch():

@@ -10,7 +10,7 @@ from academy.book import layout, syntax
 from academy.formulas import cases
 from academy.formulas.comparing import coverage, equations, kernels
 from academy.formulas.mutation import engine
-from tests.formulas.project import CASES, ERRORS, FAULTS, PAGES, PROJECT
+from tests.formulas.project import CASES, ERRORS, PAGES, PROJECT
 
 #: What PyTorch gives for a case, for its other modules.
 MEMO: dict = {}
@@ -26,10 +26,6 @@ def test_equations_hold(page):
     points = equations.checked(page)
     silent = [step.pos for at, step in enumerate(page.steps) if step.kind == "claim" and not points[at]]
     assert not silent, "claims that were never compared"
-
-
-def test_every_tag_is_compared_with_a_kernel():
-    assert not FAULTS, "\n".join(map(str, FAULTS))
 
 
 @pytest.mark.parametrize("path", PROJECT.kernels(), ids=PROJECT.module_name)

@@ -245,41 +245,37 @@ def test_outside_of_a_project(tmp_path):
 
 
 # ---------------------------------------------------------------- one home
-def home(tmp_path: Path, name: str, text: str) -> list[str]:
-    (tmp_path / "docs").mkdir(exist_ok=True)
-    path = tmp_path / "docs" / name
-    path.write_text(text, "utf-8")
-    (tmp_path / "backprop_math").mkdir(exist_ok=True)
-    (tmp_path / "annotated_examples").mkdir(exist_ok=True)
-    result = citations.check(Project(tmp_path.resolve()), None, {"VA"})
-    return [re.sub(r"\n.*", "", str(problem)) for problem in result.problems]
+HOME = "a display equation has one home"
+LIST = "a list needs a blank line before it"
+CODE = 'r"""Doc.\n\n$$x = y$$\n"""\nx = "$$not a note$$"\n# $$a = b$$\ndef f():\n    r"""[[eq: VB]]"""\n'
 
 
-def test_a_display_belongs_into_a_derivation(tmp_path):
-    (found,) = home(tmp_path, "page.md", "Text.\n\n$$x = y$$\n")
-    assert found.startswith("docs/page.md:3:1: a display equation has one home")
-    assert home(tmp_path, "page.md", "<!-- math: prose a picture of a shape -->\n\n$$x = y$$\n")
-    assert not home(tmp_path, "page.md", "Inline is fine, $x = y$, and so is code: `$$x$$`\n\n```\n$$a$$\n```\n")
-
-
-def test_citations_name_tags_that_exist(tmp_path):
-    (found,) = home(tmp_path, "page.md", "See [[tag: VA]] and [[eq: VB]], written `[[eq: VC]]`.\n")
-    assert found == "docs/page.md:1:21: no page of backprop_math has \\tag{VB}"
-
-
-def test_a_list_that_begins_by_mistake(tmp_path):
-    (found,) = home(tmp_path, "page.md", "---\na: 1\n---\nA tile of 128 x\n128. A list begins.\n")
-    assert found.startswith("docs/page.md:5:1: a list needs a blank line before it")
-    (tmp_path / "annotated_examples/x.py").write_text(
-        '"""Kernels."""\n\nx = 1\n\n# As many as\n# 512. No list.\ny = 2\n'
-    )
-    assert home(tmp_path, "page.md", "")[0].startswith("annotated_examples/x.py:6:1: a list needs a blank line")
-
-
-def test_notes_and_docstrings_of_code(tmp_path):
-    code = 'r"""Doc.\n\n$$x = y$$\n"""\nx = "$$not a note$$"\n# $$a = b$$\ndef f():\n    r"""[[eq: VB]]"""\n'
-    found = home(tmp_path, "lesson.py", code)
-    assert sorted(line.split(":")[1] for line in found) == ["3", "6", "8"], found
+@pytest.mark.parametrize(
+    ("file", "text", "wanted"),
+    [
+        ("docs/page.md", "Text.\n\n$$x = y$$\n", [f":3:1: {HOME}"]),
+        ("docs/page.md", "<!-- math: prose a picture of a shape -->\n\n$$x = y$$\n", [f":3:1: {HOME}"]),
+        ("docs/page.md", "Inline is fine, $x = y$, and so is code: `$$x$$`\n\n```\n$$a$$\n```\n", []),
+        (
+            "docs/page.md",
+            "See [[tag: VA]] and [[eq: VB]], written `[[eq: VC]]`.\n",
+            [":1:21: no page of backprop_math has \\tag{VB}"],
+        ),
+        ("docs/page.md", "---\na: 1\n---\nA tile of 128 x\n128. A list begins.\n", [f":5:1: {LIST}"]),
+        (
+            "annotated_examples/x.py",
+            '"""Kernels."""\n\nx = 1\n\n# As many as\n# 512. No list.\ny = 2\n',
+            [f":6:1: {LIST}", ":6:1: a sentence goes on"],
+        ),
+        ("docs/lesson.py", CODE, [":3:", ":6:", ":8:"]),
+    ],
+)
+def test_what_stands_elsewhere(tmp_path, file, text, wanted):
+    for folder in ("docs", "backprop_math", "annotated_examples"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / file).write_text(text, "utf-8")
+    found = sorted(map(str, citations.check(Project(tmp_path.resolve()), None, {"VA"}).problems))
+    assert len(found) == len(wanted) and all(one.startswith(file + place) for one, place in zip(found, wanted)), found
 
 
 # ---------------------------------------------------------------- both ways

@@ -59,11 +59,6 @@ def test_every_command_exists():
     assert commands and all(command in cli._parser().format_help() for command in commands)
 
 
-def test_it_is_a_page_of_the_site():
-    assert '--8<-- "CONTRIBUTING.md"' in (ROOT / "docs" / "contributing.md").read_text("utf-8")
-    assert "contributing.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
-
-
 def test_the_map_of_the_readme_has_every_folder_of_kernels_and_every_command():
     readme = (ROOT / "README.md").read_text("utf-8")
     folders = {path.parent.name for path in (ROOT / "annotated_examples").glob("*/__init__.py")}

@@ -10,70 +10,50 @@ from hypothesis import strategies as st
 from academy.judge import accuracy
 
 EPS = torch.finfo(torch.float32).eps
+ODD = (math.nan, math.inf, -math.inf)
 
 
-def test_the_exact_result_passes():
-    x = torch.randn(100)
-    assert accuracy.problem(x, x, x.double()) is None
+ONES, ZEROS, UP = torch.ones(4), torch.zeros(4), torch.tensor([math.inf])
+EXACT = torch.randn(1000, generator=torch.Generator().manual_seed(0)).double()
+NOISE = torch.randn(1000, generator=torch.Generator().manual_seed(1)).double() * EXACT.abs().max() * 1e-3
+MANY = torch.randn(100_000, generator=torch.Generator().manual_seed(2))
 
 
-def test_pytorchs_own_error_passes_and_three_times_it_fails():
-    reference = torch.randn(1000).double()
-    noise = torch.randn(1000).double() * reference.abs().max() * 1e-3
-    pytorch = (reference + noise).float()
-    assert accuracy.problem((reference - noise).float(), pytorch, reference) is None
-    assert "RMS error" in accuracy.problem((reference + 3 * noise).float(), pytorch, reference)
+def changed(tensor, place, value):
+    """With another value at this place."""
+    return tensor.index_fill(0, torch.tensor([place]), value)
 
 
-def test_one_bad_element_among_many_fails():
-    reference = torch.randn(100_000).double()
-    actual = reference.float()
-    actual[77] += 20 * EPS * reference.abs().max()
-    assert "largest error" in accuracy.problem(actual, reference.float(), reference)
+#: A result, PyTorch's, the exact one (None: PyTorch's), and what is wrong with it; None where it passes.
+RESULTS = {
+    "exact": (MANY, MANY, None, None),
+    "PyTorch's own error": ((EXACT - NOISE).float(), (EXACT + NOISE).float(), EXACT, None),
+    "three times it": ((EXACT + 3 * NOISE).float(), (EXACT + NOISE).float(), EXACT, "RMS error"),
+    "one bad element": (changed(MANY, 77, MANY[77] + 20 * EPS * MANY.abs().max()), MANY, None, "largest error"),
+    "ordinary rounding": (ONES + 3 * EPS, ONES, None, None),
+    "more than that": (ONES + 5 * EPS, ONES, None, ""),
+    "opposite infinities": (UP, -UP, None, ""),
+    "shape": (torch.ones(3), ONES, None, "shape"),
+    "dtype": (ONES.half(), ONES, None, "dtype"),
+    "zero": (ZEROS, ZEROS, None, None),
+    "beside zero": (ONES, ZEROS, None, ""),
+    "empty": (ONES[:0], ONES[:0], None, None),
+    **{f"{value} as PyTorch": (changed(ONES, 2, value), changed(ONES, 2, value), None, None) for value in ODD},
+    **{f"{value} alone": (changed(ONES, 2, value), ONES / 3, None, f"{value} instead of 0.3333") for value in ODD},
+    **{f"{value} there": (ONES, changed(ONES, 2, value), None, "element 2") for value in ODD},
+}
 
 
-def test_floor_allows_ordinary_rounding():
-    reference = torch.ones(10).double()
-    assert accuracy.problem(torch.full((10,), 1 + 3 * EPS), torch.ones(10), reference) is None
-    assert accuracy.problem(torch.full((10,), 1 + 5 * EPS), torch.ones(10), reference) is not None
+@pytest.mark.parametrize("actual, pytorch, exact, message", RESULTS.values(), ids=RESULTS)
+def test_the_rule(actual, pytorch, exact, message):
+    said = accuracy.problem(actual, pytorch, pytorch.double() if exact is None else exact)
+    assert said is None if message is None else message in said
 
 
-def test_sums_of_fewer_bits_have_a_higher_floor():
-    ones, reference = torch.ones(10), torch.ones(10).double()
-    for units, fine in ((3, True), (5, False)):
-        message = accuracy.problem(torch.full((10,), 1 + units * 2.0**-13), ones, reference, eps=2.0**-13)
-        assert (message is None) == fine
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_must_sit_where_pytorchs_does(value):
-    finite, special = torch.ones(4), torch.ones(4)
-    special[2] = value
-    assert accuracy.problem(special, special, special.double()) is None
-    assert "element 2" in accuracy.problem(special, finite, finite.double())
-    assert accuracy.problem(special, finite / 3, finite.double() / 3).endswith(f"{value} instead of 0.3333")
-    assert "element 2" in accuracy.problem(finite, special, special.double())
-
-
-def test_opposite_infinities_differ():
-    up, down = torch.tensor([math.inf]), torch.tensor([-math.inf])
-    assert accuracy.problem(up, down, down.double()) is not None
-
-
-def test_shape_and_dtype_must_agree():
-    x = torch.ones(3)
-    assert "shape" in accuracy.problem(torch.ones(4), x, x.double())
-    assert "dtype" in accuracy.problem(x.half(), x, x.double())
-
-
-def test_zero_reference_is_judged_absolutely():
-    zero = torch.zeros(5)
-    assert accuracy.problem(zero, zero, zero.double()) is None
-    assert accuracy.problem(zero + 1, zero, zero.double()) is not None
-
-
-def test_empty_is_right():
-    assert accuracy.problem(torch.ones(0), torch.ones(0), torch.ones(0).double()) is None
+@pytest.mark.parametrize("units, fine", [(3, True), (5, False)])
+def test_sums_of_fewer_bits_have_a_higher_floor(units, fine):
+    message = accuracy.problem(ONES + units * 2.0**-13, ONES, ONES.double(), eps=2.0**-13)
+    assert (message is None) == fine
 
 
 @given(st.floats(1e-30, 1e30), st.integers(1, 40))

@@ -198,6 +198,17 @@ def refused_test(columns: str, rows: Sequence, given: dict, *calls: Callable):
     return test
 
 
+def raises_test(rows: Sequence[tuple[Callable, type[Exception], str]]):
+    """A test: each of these calls raises this error, with these words."""
+
+    @pytest.mark.parametrize(("call", "error", "words"), rows, ids=[words[:40] for *_, words in rows])
+    def test(call, error, words):
+        with pytest.raises(error, match=words):
+            call()
+
+    return test
+
+
 def check_test(module: ModuleType, checks: Sequence[Callable]):
     """A test: each of these checks, under its own name, passes for a module."""
 

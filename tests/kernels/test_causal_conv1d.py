@@ -119,11 +119,14 @@ def test_the_benchmark_times_an_upstream_gradient_that_is_not_transposed():
     assert benchmark.eager(**benchmark.inputs((2, 20, 3), torch.float32, DEVICE)).is_contiguous()
 
 
-def test_bad_sizes_of_the_fast_version():
-    x, weight = randn(2, 20, 3), randn(3, 4)
-    for size in (dict(LENGTH=5), dict(ROWS=3), dict(BLOCK_D=6), dict(num_warps=3)):
-        with pytest.raises(ValueError, match=f"{next(iter(size))} must be a power of two"):
-            fast.causal_conv1d_forward(x, weight, None, None, None, silu=True, **size)
+def with_sizes(**size):
+    return fast.causal_conv1d_forward(randn(2, 20, 3), randn(3, 4), None, None, None, silu=True, **size)
+
+
+SIZES = dict(LENGTH=5, ROWS=3, BLOCK_D=6, num_warps=3)
+test_bad_sizes_of_the_fast_version = harness.raises_test(
+    [(lambda n=n, v=v: with_sizes(**{n: v}), ValueError, f"{n} must be a power of two") for n, v in SIZES.items()]
+)
 
 
 @pytest.mark.parametrize("W", [2, 8])

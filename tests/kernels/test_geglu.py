@@ -50,11 +50,8 @@ class TestTanh(GatedUnitTests):
         self.right_packed(packed(gate, up), torch.full_like(gate, float("inf")))
 
 
-@pytest.mark.parametrize("approximate", ["erf", "Tanh", True, None], ids=str)
-def test_bad_approximate(approximate):
-    for call in (
-        lambda: lesson.geglu(randn(2), randn(2), approximate),
-        lambda: lesson.geglu_packed(randn(2), approximate),
-    ):
-        with pytest.raises(ValueError, match="approximate must be one of 'none', 'tanh', got"):
-            call()
+NEITHER = "approximate must be one of 'none', 'tanh', got"
+test_bad_approximate = harness.raises_test(
+    [(lambda f=f, way=way: f(way), ValueError, NEITHER) for way in ("erf", "Tanh", True, None)
+     for f in (lambda way: lesson.geglu(randn(2), randn(2), way), lambda way: lesson.geglu_packed(randn(2), way))]
+)  # fmt: skip

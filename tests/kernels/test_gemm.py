@@ -374,25 +374,26 @@ def test_no_grad_is_allowed():
         assert lesson.gemm(arguments[0].requires_grad_(), *arguments[1:], **options).isfinite().all()
 
 
-def test_bad_calls_of_the_helpers():
-    q = torch.zeros(8, 2, device=DEVICE, dtype=torch.int32)
-    for message, call in (
-        ("W_nbits must be one of 8, 4, 2, 1, got 16", lambda: lesson.pack(q, 16)),
-        ("q must have a multiple of 32 rows", lambda: lesson.pack(q, 1)),
-        (r"q must lie in \[0, 16\)", lambda: lesson.pack(q + 16, 4)),
-        ("q must have 2 dimensions", lambda: lesson.pack(q[0], 4)),
-        ("W_nbits must be one of", lambda: lesson.unpack(q, 3)),
-        ("W_nbits must be one of 8, 4, 2, 1, got True", lambda: lesson.pack(q, True)),
-        ("W_nbits must be one of 8, 4, 2, 1, got 4.0", lambda: lesson.unpack(q, 4.0)),
-        ("w must be finite", lambda: lesson.quantize(torch.full((8, 1), float("inf"), device=DEVICE), 4, 8)),
-        ("group_size must", lambda: lesson.quantize(randn(8, 1), 4, 4)),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-    with pytest.raises(TypeError, match="words must be one of int32"):
-        lesson.unpack(q.long(), 4)
-    with pytest.raises(TypeError, match="q must be one of"):
-        lesson.pack(q.float(), 4)
+Q = torch.zeros(8, 2, device=DEVICE, dtype=torch.int32)
+test_bad_calls_of_the_helpers = harness.raises_test(
+    [
+        (lambda: lesson.pack(Q, 16), ValueError, "W_nbits must be one of 8, 4, 2, 1, got 16"),
+        (lambda: lesson.pack(Q, 1), ValueError, "q must have a multiple of 32 rows"),
+        (lambda: lesson.pack(Q + 16, 4), ValueError, r"q must lie in \[0, 16\)"),
+        (lambda: lesson.pack(Q[0], 4), ValueError, "q must have 2 dimensions"),
+        (lambda: lesson.pack(Q, True), ValueError, "W_nbits must be one of 8, 4, 2, 1, got True"),
+        (lambda: lesson.pack(Q.float(), 4), TypeError, "q must be one of"),
+        (lambda: lesson.unpack(Q, 3), ValueError, "W_nbits must be one of"),
+        (lambda: lesson.unpack(Q, 4.0), ValueError, "W_nbits must be one of 8, 4, 2, 1, got 4.0"),
+        (lambda: lesson.unpack(Q.long(), 4), TypeError, "words must be one of int32"),
+        (
+            lambda: lesson.quantize(torch.full((8, 1), float("inf"), device=DEVICE), 4, 8),
+            ValueError,
+            "w must be finite",
+        ),
+        (lambda: lesson.quantize(randn(8, 1), 4, 4), ValueError, "group_size must"),
+    ]
+)
 
 
 @pytest.mark.gpu

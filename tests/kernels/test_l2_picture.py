@@ -80,11 +80,11 @@ def test_colours_follow_the_page():
     assert 'fill="currentColor"' in drawing and "var(--fig-a" in drawing and "#000" not in drawing
 
 
-def test_bad_arguments():
-    order = lesson.program_order(2, 2, 1)
-    with pytest.raises(ValueError, match="programs must be between 1 and 4"):
-        l2_picture.count(order, 5, 2)
-    with pytest.raises(ValueError, match="blocks_k must be at least 1"):
-        l2_picture.count(order, 2, 0)
-    with pytest.raises(ValueError, match="names a block twice"):
-        l2_picture.count(order * 2, 2, 2)
+TWO = lesson.program_order(2, 2, 1)
+test_bad_arguments = harness.raises_test(
+    [
+        (lambda: l2_picture.count(TWO, 5, 2), ValueError, "programs must be between 1 and 4"),
+        (lambda: l2_picture.count(TWO, 2, 0), ValueError, "blocks_k must be at least 1"),
+        (lambda: l2_picture.count(TWO * 2, 2, 2), ValueError, "names a block twice"),
+    ]
+)

@@ -120,13 +120,14 @@ def test_apply_to_a_transposed_tensor(module):
 # ---------------------------------------------------------------- errors
 
 
-def test_bad_modules(module):
-    with pytest.raises(
-        ValueError, match=r"x must end in the module's normalized_shape, \(4, 3\), got shape \(2, 3, 4\)"
-    ):
-        module.apply_layernorm(harness.random_layer(torch.nn.LayerNorm, (4, 3)), randn(2, 3, 4))
-    with pytest.raises(TypeError, match="module must have eps or variance_epsilon, and Linear has neither"):
-        module.apply_layernorm(torch.nn.Linear(3, 3), randn(2, 3))
+SHAPE = r"x must end in the module's normalized_shape, \(4, 3\), got shape \(2, 3, 4\)"
+NEITHER = "module must have eps or variance_epsilon, and Linear has neither"
+test_bad_modules = harness.raises_test(
+    [row for each in (lesson, fast) for row in [
+        (lambda each=each: each.apply_layernorm(harness.random_layer(torch.nn.LayerNorm, (4, 3)), randn(2, 3, 4)), ValueError, SHAPE),
+        (lambda each=each: each.apply_layernorm(torch.nn.Linear(3, 3), randn(2, 3)), TypeError, NEITHER),
+    ]]
+)  # fmt: skip
 
 
 test_bad_arguments = harness.refused_test(

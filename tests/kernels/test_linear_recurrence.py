@@ -84,11 +84,14 @@ test_bad_offsets = harness.refused_test(
 )
 
 
-def test_bad_tile_size():
-    with pytest.raises(ValueError, match="BLOCK_T must be a power of two"):
-        lesson.linear_recurrence_forward(gates(1, 5, 2), randn(1, 5, 2), BLOCK_T=12)
-    with pytest.raises(ValueError, match="ROWS must be a power of two"):
-        fast.linear_recurrence_forward(gates(1, 5, 2), randn(1, 5, 2), **FAST_TILES | dict(ROWS=12))
+test_bad_tile_size = harness.raises_test(
+    [
+        (lambda: lesson.linear_recurrence_forward(gates(1, 5, 2), randn(1, 5, 2), BLOCK_T=12), ValueError,
+         "BLOCK_T must be a power of two"),
+        (lambda: fast.linear_recurrence_forward(gates(1, 5, 2), randn(1, 5, 2), **FAST_TILES | dict(ROWS=12)), ValueError,
+         "ROWS must be a power of two"),
+    ]
+)  # fmt: skip
 
 
 def test_tuned_tiles():

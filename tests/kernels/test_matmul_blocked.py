@@ -39,24 +39,27 @@ def test_float16_sums_are_formed_in_float32():
     assert (lesson.matmul(ones, ones.T) == 4096).all()
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "error", "words"),
+ONES = torch.ones(2, 2)
+test_bad_arguments = harness.refused_test(
+    "change, error, words",
     [
-        ([1.0], torch.ones(1, 1), TypeError, "x must be a torch.Tensor, got list"),
-        (torch.ones(2, 2).long(), torch.ones(2, 2).long(), TypeError, "x must be one of float32, float16, bfloat16"),
-        (torch.ones(2, 2), torch.ones(2, 2).half(), TypeError, "y must have the dtype of x, float32, got float16"),
-        (torch.ones(2), torch.ones(2, 2), ValueError, r"x must have 2 dimensions \(M, K\), got shape \(2,\)"),
-        (torch.ones(2, 2), torch.ones(1, 2, 2), ValueError, r"y must have 2 dimensions \(K, N\)"),
-        (torch.ones(2, 3), torch.ones(2, 3), ValueError, "y must have as many rows as x has columns, 3"),
-        (torch.ones(2, 2, device="meta"), torch.ones(2, 2), ValueError, "x is on meta"),
+        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
+        (dict(x=ONES.long(), y=ONES.long()), TypeError, "x must be one of float32, float16, bfloat16"),
+        (dict(y=ONES.half()), TypeError, "y must have the dtype of x, float32, got float16"),
+        (dict(x=ONES[0]), ValueError, r"x must have 2 dimensions \(M, K\), got shape \(2,\)"),
+        (dict(y=ONES[None]), ValueError, r"y must have 2 dimensions \(K, N\)"),
+        (dict(x=torch.ones(2, 3)), ValueError, "y must have as many rows as x has columns, 3"),
+        (dict(x=ONES.to("meta")), ValueError, "x is on meta"),
     ],
-    ids=["type", "dtype", "mixed dtypes", "one dimension", "three dimensions", "inner sizes", "device"],
+    dict(x=ONES, y=ONES),
+    lesson.matmul,
 )
-def test_bad_arguments(x, y, error, words):
-    with pytest.raises(error, match=words):
-        lesson.matmul(harness.on_device(x), harness.on_device(y))
-
-
-def test_bad_tile_size():
-    with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 24"):
-        lesson.matmul_forward(randn(5, 5), randn(5, 5), BLOCK_N=24)
+test_bad_tile_size = harness.raises_test(
+    [
+        (
+            lambda: lesson.matmul_forward(randn(5, 5), randn(5, 5), BLOCK_N=24),
+            ValueError,
+            "BLOCK_N must be a power of two",
+        )
+    ]
+)

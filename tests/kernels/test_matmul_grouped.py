@@ -40,41 +40,27 @@ def test_picture_of_the_order():
             assert order[int(pid)] == (int(pid_m), pid_n)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "activation", "error", "words"),
+ONES = torch.ones(2, 2)
+test_bad_arguments = harness.refused_test(
+    "change, error, words",
     [
-        ([1.0], torch.ones(1, 1), "none", TypeError, "x must be a torch.Tensor, got list"),
-        (
-            torch.ones(2, 2).long(),
-            torch.ones(2, 2).long(),
-            "none",
-            TypeError,
-            "x must be one of float32, float16, bfloat16",
-        ),
-        (
-            torch.ones(2, 2),
-            torch.ones(2, 2).half(),
-            "none",
-            TypeError,
-            "y must have the dtype of x, float32, got float16",
-        ),
-        (torch.ones(2), torch.ones(2, 2), "none", ValueError, r"x must have 2 dimensions \(M, K\), got shape \(2,\)"),
-        (torch.ones(2, 3), torch.ones(2, 3), "none", ValueError, "y must have as many rows as x has columns, 3"),
-        (torch.ones(2, 2), torch.ones(2, 2), None, ValueError, "activation must be one of 'none', 'relu', got None"),
-        (torch.ones(2, 2, device="meta"), torch.ones(2, 2), "none", ValueError, "x is on meta"),
+        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
+        (dict(x=ONES.long(), y=ONES.long()), TypeError, "x must be one of float32, float16, bfloat16"),
+        (dict(y=ONES.half()), TypeError, "y must have the dtype of x, float32, got float16"),
+        (dict(x=ONES[0]), ValueError, r"x must have 2 dimensions \(M, K\), got shape \(2,\)"),
+        (dict(x=torch.ones(2, 3)), ValueError, "y must have as many rows as x has columns, 3"),
+        (dict(activation=None), ValueError, "activation must be one of 'none', 'relu', got None"),
+        (dict(x=ONES.to("meta")), ValueError, "x is on meta"),
     ],
-    ids=["type", "dtype", "mixed dtypes", "one dimension", "inner sizes", "activation", "device"],
+    dict(x=ONES, y=ONES, activation="none"),
+    lesson.matmul,
 )
-def test_bad_arguments(x, y, activation, error, words):
-    with pytest.raises(error, match=words):
-        lesson.matmul(harness.on_device(x), harness.on_device(y), activation)
-
-
-def test_bad_launcher_arguments():
-    x, y = randn(5, 5), randn(5, 5)
-    with pytest.raises(ValueError, match="GROUP_M must be at least 1, got 0"):
-        lesson.matmul_forward(x, y, **{**TILES, "GROUP_M": 0})
-    with pytest.raises(ValueError, match="GROUP_M must be at least 1, got -1"):
-        lesson.matmul_backward(x, x, y, **{**TILES, "GROUP_M": -1})
-    with pytest.raises(ValueError, match="BLOCK_K must be a power of two, got 12"):
-        lesson.matmul_forward(x, y, **{**TILES, "BLOCK_K": 12})
+forward = lambda **tiles: lesson.matmul_forward(randn(5, 5), randn(5, 5), **TILES | tiles)  # noqa: E731
+backward = lambda **tiles: lesson.matmul_backward(*[randn(5, 5)] * 3, **TILES | tiles)  # noqa: E731
+test_bad_launcher_arguments = harness.raises_test(
+    [
+        (lambda: forward(GROUP_M=0), ValueError, "GROUP_M must be at least 1, got 0"),
+        (lambda: backward(GROUP_M=-1), ValueError, "GROUP_M must be at least 1, got -1"),
+        (lambda: forward(BLOCK_K=12), ValueError, "BLOCK_K must be a power of two, got 12"),
+    ]
+)

@@ -188,54 +188,50 @@ def test_module_that_calls_eps_variance_epsilon(module):
 # ---------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "words"),
-    [
-        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
-        (dict(x=torch.ones(2, 3).double()), TypeError, "x must be one of float32, float16, bfloat16, got float64"),
-        (dict(x=torch.ones(())), ValueError, "x must have at least 1 dimensions"),
-        (dict(x=torch.ones(1).expand(2**31)), ValueError, "x must have rows of fewer than 2147467264 elements"),
-        (dict(weight=torch.ones(4)), ValueError, r"weight must have shape \(3,\) .*last dimension of x.*, got \(4,\)"),
-        (dict(weight=torch.ones(3).int()), TypeError, "weight must be one of"),
-        (dict(weight=1.0), TypeError, "weight must be a torch.Tensor, got float"),
-        (dict(weight=torch.ones(3, device="meta")), ValueError, "weight is on meta"),
-        (dict(eps=-1.0), ValueError, "eps must be at least 0, got -1.0"),
-        (dict(eps=float("nan")), ValueError, "eps must be finite"),
-        (dict(eps="1e-5"), TypeError, "eps must be a number, got str"),
-        (dict(offset=float("inf")), ValueError, "offset must be finite"),
-        (dict(offset=None), TypeError, "offset must be a number, got NoneType"),
-        (dict(residual=None), TypeError, "residual must be a torch.Tensor, got NoneType"),
-        (dict(residual=torch.ones(3)), ValueError, r"residual must have the shape of x, \(2, 3\), got \(3,\)"),
-        (dict(residual=torch.ones(2, 3).half()), TypeError, "residual must have the dtype of x, float32, got float16"),
-    ],
-    ids=lambda v: str(next(iter(v))) if isinstance(v, dict) else "",
+BAD = [
+    (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
+    (dict(x=torch.ones(2, 3).double()), TypeError, "x must be one of float32, float16, bfloat16, got float64"),
+    (dict(x=torch.ones(())), ValueError, "x must have at least 1 dimensions"),
+    (dict(x=torch.ones(1).expand(2**31)), ValueError, "x must have rows of fewer than 2147467264 elements"),
+    (dict(weight=torch.ones(4)), ValueError, r"weight must have shape \(3,\) .*last dimension of x.*, got \(4,\)"),
+    (dict(weight=torch.ones(3).int()), TypeError, "weight must be one of"),
+    (dict(weight=1.0), TypeError, "weight must be a torch.Tensor, got float"),
+    (dict(weight=torch.ones(3, device="meta")), ValueError, "weight is on meta"),
+    (dict(eps=-1.0), ValueError, "eps must be at least 0, got -1.0"),
+    (dict(eps=float("nan")), ValueError, "eps must be finite"),
+    (dict(eps="1e-5"), TypeError, "eps must be a number, got str"),
+    (dict(offset=float("inf")), ValueError, "offset must be finite"),
+    (dict(offset=None), TypeError, "offset must be a number, got NoneType"),
+]
+BAD_SUMS = [
+    *((change | dict(residual=change["x"]) if "x" in change else change, *said) for change, *said in BAD),
+    (dict(residual=None), TypeError, "residual must be a torch.Tensor, got NoneType"),
+    (dict(residual=torch.ones(3)), ValueError, r"residual must have the shape of x, \(2, 3\), got \(3,\)"),
+    (dict(residual=torch.ones(2, 3).half()), TypeError, "residual must have the dtype of x, float32, got float16"),
+]
+GIVEN = dict(x=torch.ones(2, 3), residual=torch.ones(2, 3))
+test_bad_arguments = harness.refused_test(
+    "change, error, words", BAD, dict(x=torch.ones(2, 3)), lesson.rmsnorm, fast.rmsnorm
 )
-def test_bad_arguments(module, arguments, error, words):
-    arguments = {n: harness.on_device(v) for n, v in {"x": torch.ones(2, 3), **arguments}.items()}
-    if "residual" not in arguments:
-        with pytest.raises(error, match=words):
-            module.rmsnorm(**arguments)
-        arguments["residual"] = arguments["x"]
-    with pytest.raises(error, match=words):
-        module.add_rmsnorm(**arguments)
+test_bad_sums = harness.refused_test("change, error, words", BAD_SUMS, GIVEN, lesson.add_rmsnorm, fast.add_rmsnorm)
+back = lambda each, **size: each.rmsnorm_backward(randn(2, 3), randn(2, 3), None, randn(2), **size)  # noqa: E731
+SIZES = dict(BLOCK_M=3, BLOCK_N=100, COLUMNS=5)
+test_bad_tile_size = harness.raises_test(
+    [(lambda each=each, n=n, v=v: back(each, **{n: v}), ValueError, f"{n} must be a power of two")
+     for each in (lesson, fast) for n, v in SIZES.items()]
+    + [(lambda each=each: each.rmsnorm_forward(randn(2, 3), BLOCK_N=100), ValueError, "BLOCK_N must be a power of two")
+       for each in (lesson, fast)]
+)  # fmt: skip
 
 
-def test_bad_modules(module):
-    with pytest.raises(
-        ValueError, match=r"x must end in the module's normalized_shape, \(4, 3\), got shape \(2, 3, 4\)"
-    ):
-        module.apply_rmsnorm(harness.random_layer(torch.nn.RMSNorm, (4, 3)), randn(2, 3, 4))
-    with pytest.raises(TypeError, match="module must have eps or variance_epsilon, and Linear has neither"):
-        module.apply_rmsnorm(torch.nn.Linear(3, 3), randn(2, 3))
-
-
-@pytest.mark.parametrize("sizes", [dict(BLOCK_M=3), dict(BLOCK_N=100), dict(COLUMNS=5)], ids=str)
-def test_bad_tile_size(module, sizes):
-    with pytest.raises(ValueError, match="must be a power of two"):
-        module.rmsnorm_backward(randn(2, 3), randn(2, 3), None, randn(2), **sizes)
-    if "BLOCK_N" in sizes:
-        with pytest.raises(ValueError, match="must be a power of two"):
-            module.rmsnorm_forward(randn(2, 3), **sizes)
+SHAPE = r"x must end in the module's normalized_shape, \(4, 3\), got shape \(2, 3, 4\)"
+NEITHER = "module must have eps or variance_epsilon, and Linear has neither"
+test_bad_modules = harness.raises_test(
+    [row for each in (lesson, fast) for row in [
+        (lambda each=each: each.apply_rmsnorm(harness.random_layer(torch.nn.RMSNorm, (4, 3)), randn(2, 3, 4)), ValueError, SHAPE),
+        (lambda each=each: each.apply_rmsnorm(torch.nn.Linear(3, 3), randn(2, 3)), TypeError, NEITHER),
+    ]]
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- on a GPU only

@@ -151,9 +151,10 @@ test_bad_arguments = harness.refused_test(
 )  # fmt: skip
 
 
-def test_bad_tile_size():
-    with pytest.raises(ValueError, match="BLOCK_H must be a power of two"):
-        lesson.rope_forward(*(value.to(DEVICE) for value in FITTING.values()), BLOCK_H=3)
+test_bad_tile_size = harness.raises_test(
+    [(lambda: lesson.rope_forward(*map(harness.on_device, FITTING.values()), BLOCK_H=3), ValueError,
+      "BLOCK_H must be a power of two")]
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- on a GPU only

@@ -294,11 +294,10 @@ BAD_EXPERTS = [
 ]
 
 
-@pytest.mark.parametrize("error, name, experts", BAD_EXPERTS)
-def test_bad_experts(error, name, experts):
-    for call in (lambda: lesson.sort_by_expert(experts, 6), lambda: lesson.load_balancing_loss(FINE, experts)):
-        with pytest.raises(error, match=rf"^{name} "):
-            call()
+test_bad_experts = harness.raises_test(
+    [(lambda call=call, experts=experts: call(experts), error, rf"^{name} ") for error, name, experts in BAD_EXPERTS
+     for call in (lambda x: lesson.sort_by_expert(x, 6), lambda x: lesson.load_balancing_loss(FINE, x))]
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [6, -2, 2**31])

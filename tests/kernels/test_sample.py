@@ -408,8 +408,7 @@ test_bad_draws = harness.refused_test(
 )
 
 
-def test_bad_tiles():
-    logits = randn(2, 9)
-    for tiles, name in ((dict(BLOCK_V=24), "BLOCK_V"), (dict(BITS=3), "BITS")):
-        with pytest.raises(ValueError, match=name):
-            filtered(lesson, logits, 2, None, **tiles)
+test_bad_tiles = harness.raises_test(
+    [(lambda n=n, v=v: filtered(lesson, randn(2, 9), 2, None, **{n: v}), ValueError, n)
+     for n, v in dict(BLOCK_V=24, BITS=3).items()]
+)  # fmt: skip

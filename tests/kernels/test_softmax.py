@@ -132,34 +132,28 @@ def test_overwritten_output_raises(module):
         loss.backward()
 
 
-@pytest.mark.parametrize(
-    ("x", "error", "words"),
+test_bad_arguments = harness.refused_test(
+    "change, error, words",
     [
-        ([1.0], TypeError, "x must be a torch.Tensor, got list"),
-        (None, TypeError, "x must be a torch.Tensor, got NoneType"),
-        (torch.ones(2, 3).long(), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
-        (torch.ones(2, 3).double(), TypeError, "got float64"),
-        (torch.ones(()), ValueError, "x must have at least 1 dimensions"),
-        (torch.ones(2, 3, device="meta"), ValueError, "x is on meta"),
-        (torch.ones(1).expand(2**31), ValueError, "fewer than 2147467264 elements"),
+        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
+        (dict(x=None), TypeError, "x must be a torch.Tensor, got NoneType"),
+        (dict(x=torch.ones(2, 3).long()), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
+        (dict(x=torch.ones(2, 3).double()), TypeError, "got float64"),
+        (dict(x=torch.ones(())), ValueError, "x must have at least 1 dimensions"),
+        (dict(x=torch.ones(2, 3, device="meta")), ValueError, "x is on meta"),
+        (dict(x=torch.ones(1).expand(2**31)), ValueError, "fewer than 2147467264 elements"),
     ],
-    ids=["list", "None", "int64", "float64", "no dimension", "device", "length"],
+    {},
+    lesson.softmax,
+    fast.softmax,
 )
-def test_bad_arguments(module, x, error, words):
-    harness.assert_refused(error, words, module.softmax, x=x)
-
-
-@pytest.mark.parametrize("size", [100, 0, -4])
-def test_bad_tile_size(module, size):
-    with pytest.raises(ValueError, match="BLOCK_N must be a power of two"):
-        module.softmax_forward(randn(2, 3), BLOCK_N=size)
-    with pytest.raises(ValueError, match="BLOCK_N must be a power of two"):
-        module.softmax_backward(randn(2, 3), randn(2, 3), BLOCK_N=size)
-
-
-@pytest.mark.parametrize("sizes", [dict(BLOCK_M=3), dict(num_warps=5)], ids=str)
-def test_bad_tile_size_of_the_fast_version(sizes):
-    with pytest.raises(ValueError, match="must be a power of two"):
-        fast.softmax_forward(randn(2, 3), **sizes)
-    with pytest.raises(ValueError, match="must be a power of two"):
-        fast.softmax_backward(randn(2, 3), randn(2, 3), **sizes)
+PASSES = (
+    lambda each, **size: each.softmax_forward(randn(2, 3), **size),
+    lambda each, **size: each.softmax_backward(randn(2, 3), randn(2, 3), **size),
+)
+SIZES = [(each, dict(BLOCK_N=size)) for each in (lesson, fast) for size in (100, 0, -4)]
+SIZES += [(fast, dict(BLOCK_M=3)), (fast, dict(num_warps=5))]
+test_bad_tile_size = harness.raises_test(
+    [(lambda run=run, each=each, size=size: run(each, **size), ValueError, f"{[*size][0]} must be a power of two")
+     for each, size in SIZES for run in PASSES]
+)  # fmt: skip

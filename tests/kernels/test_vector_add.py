@@ -30,27 +30,18 @@ def test_n_has_no_constexpr_annotation():
     assert [n for n, p in parameters.items() if "constexpr" in str(p.annotation)] == ["BLOCK"]
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "error", "words"),
+test_bad_arguments = harness.refused_test(
+    "change, error, words",
     [
-        ([1.0], torch.ones(1), TypeError, "x must be a torch.Tensor, got list"),
-        (torch.ones(2), torch.ones(3), ValueError, r"y must have the shape of x, \(2,\), got \(3,\)"),
-        (torch.ones(2), torch.ones(2).half(), TypeError, "y must have the dtype of x, float32, got float16"),
-        (
-            torch.ones(2).long(),
-            torch.ones(2).long(),
-            TypeError,
-            "x must be one of float32, float16, bfloat16, got int64",
-        ),
-        (torch.ones(2, device="meta"), torch.ones(2), ValueError, "x is on meta"),
+        (dict(x=[1.0]), TypeError, "x must be a torch.Tensor, got list"),
+        (dict(y=torch.ones(3)), ValueError, r"y must have the shape of x, \(2,\), got \(3,\)"),
+        (dict(y=torch.ones(2).half()), TypeError, "y must have the dtype of x, float32, got float16"),
+        (dict(x=torch.ones(2).long()), TypeError, "x must be one of float32, float16, bfloat16, got int64"),
+        (dict(x=torch.ones(2, device="meta")), ValueError, "x is on meta"),
     ],
-    ids=["type", "shape", "mixed dtypes", "dtype", "device"],
+    dict(x=torch.ones(2), y=torch.ones(2)),
+    lesson.vector_add,
 )
-def test_bad_arguments(x, y, error, words):
-    with pytest.raises(error, match=words):
-        lesson.vector_add(harness.on_device(x), harness.on_device(y))
-
-
-def test_bad_tile_size():
-    with pytest.raises(ValueError, match="BLOCK must be a power of two, got 100"):
-        lesson.vector_add_forward(randn(5), randn(5), BLOCK=100)
+test_bad_tile_size = harness.raises_test(
+    [(lambda: lesson.vector_add_forward(randn(5), randn(5), BLOCK=100), ValueError, "BLOCK must be a power of two")]
+)

@@ -293,11 +293,13 @@ test_bad_arguments = harness.refused_test(
 )
 
 
-def test_bad_arguments_of_the_others():
-    x, weight, labels = randn(2, 3), randn(7, 4), torch.zeros(2, dtype=torch.long, device=DEVICE)
-    with pytest.raises(ValueError, match=r"x must have shape \(2, 4\) \(as wide as weight\)"):
-        lesson.vocab_parallel_linear_cross_entropy(x, weight, labels)
-    with pytest.raises(TypeError, match="logits must be one of float32"):
-        entropy.vocab_parallel_entropy(x.double())
-    with pytest.raises(ValueError, match="BLOCK_N must be a power of two, got 3"):
-        lesson.shard_statistics(x, labels, lesson.Shard(0, 3, 3), BLOCK_N=3)
+LABELS = torch.zeros(2, dtype=torch.long, device=DEVICE)
+test_bad_arguments_of_the_others = harness.raises_test(
+    [
+        (lambda: lesson.vocab_parallel_linear_cross_entropy(randn(2, 3), randn(7, 4), LABELS), ValueError,
+         r"x must have shape \(2, 4\) \(as wide as weight\)"),
+        (lambda: entropy.vocab_parallel_entropy(randn(2, 3).double()), TypeError, "logits must be one of float32"),
+        (lambda: lesson.shard_statistics(randn(2, 3), LABELS, lesson.Shard(0, 3, 3), BLOCK_N=3), ValueError,
+         "BLOCK_N must be a power of two, got 3"),
+    ]
+)  # fmt: skip

@@ -73,28 +73,33 @@ def test_errors(call, error, words):
         call()
 
 
-def test_what_is_right_passes():
-    checks.number("eps", 0)
-    checks.number("eps", 2.0**70)
-    checks.number("eps", 2**62)
-    checks.whole_number("label", -(2**63))
-    checks.number_tensor("n", x.sum())
-    checks.tensors(x=x)
-    checks.tensors(x=(x + 1j * x).conj().imag.resolve_neg())
-    checks.optional_tensors(x=x, bias=None)
-    checks.dtypes(x=x, bias=None)
-    checks.same_dtype(x=x, y=x, bias=None)
-    checks.same_shape(x=x, y=x)
-    checks.shape("x", x, (2, 3))
-    checks.shape("bias", None, (3,))
-    checks.dimensions("x", x, range(1, 9))
-    checks.choice("mode", None, (None, "relu"))
-    checks.choice("dtype", torch.float16, (None, torch.float16))
-    checks.number("eps", 0, at_least=0)
-    checks.power_of_two(BLOCK=1, other=None)
-    checks.positive(GROUP=1, OTHER=3)
-    with torch.no_grad():
-        checks.no_gradient("f", x=x.clone().requires_grad_())
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: checks.number("eps", 0),
+        lambda: checks.number("eps", 2.0**70),
+        lambda: checks.number("eps", 2**62),
+        lambda: checks.number("eps", 0, at_least=0),
+        lambda: checks.whole_number("label", -(2**63)),
+        lambda: checks.number_tensor("n", x.sum()),
+        lambda: checks.tensors(x=x),
+        lambda: checks.tensors(x=(x + 1j * x).conj().imag.resolve_neg()),
+        lambda: checks.optional_tensors(x=x, bias=None),
+        lambda: checks.dtypes(x=x, bias=None),
+        lambda: checks.same_dtype(x=x, y=x, bias=None),
+        lambda: checks.same_shape(x=x, y=x),
+        lambda: checks.shape("x", x, (2, 3)),
+        lambda: checks.shape("bias", None, (3,)),
+        lambda: checks.dimensions("x", x, range(1, 9)),
+        lambda: checks.choice("mode", None, (None, "relu")),
+        lambda: checks.choice("dtype", torch.float16, (None, torch.float16)),
+        lambda: checks.power_of_two(BLOCK=1, other=None),
+        lambda: checks.positive(GROUP=1, OTHER=3),
+        torch.no_grad()(lambda: checks.no_gradient("f", x=x.clone().requires_grad_())),
+    ],
+)
+def test_what_is_right_passes(call):
+    call()
 
 
 @pytest.mark.skipif(device.INTERPRET, reason="about CPU tensors on a GPU run")

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
-from academy.runtime import device
+from academy.runtime import device, timing  # before triton
 from academy import cli
 from tests.python import run
 
@@ -31,11 +33,26 @@ WORKERS = """academy.traces.worker academy.compiler.worker academy.exercises.lim
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
 
 
-@without_gpu
-def test_interpreter_is_chosen_without_a_variable():
-    code = "from academy.runtime import device; print(device.INTERPRET, device.DEVICE)"
-    done = python("-c", code, TRITON_INTERPRET=None)
-    assert done.stdout.split() == ["True", "cpu"], done.stderr
+TOLD = "from academy.runtime import device; print(device.INTERPRET, device.DEVICE)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "status", "said"),
+    [
+        pytest.param(("-c", TOLD), None, 0, "True cpu\n", marks=without_gpu),
+        (("-c", TOLD), "1", 0, "True cpu\n"),
+        (("-c", TOLD), "0", 0, "False cuda\n"),
+        (("-c", "import triton; " + TOLD), "1", 0, "True cpu\n"),
+        pytest.param(("-c", "import triton; " + TOLD), None, 1, "triton was imported before academy.runtime.device",
+                     marks=without_gpu),
+        pytest.param((SCRIPT, "--device", "cuda"), None, 2, "no CUDA device", marks=without_gpu),
+        ((SCRIPT, "--device", "cpu"), None, 0, "in Triton's interpreter"),  # on a GPU machine it is started again
+        pytest.param((SCRIPT, "--device", "cuda"), "1", 0, "(compiled)", marks=pytest.mark.gpu),
+    ],
+)  # fmt: skip
+def test_where_kernels_run(arguments, variable, status, said):
+    done = python(*arguments, TRITON_INTERPRET=variable)
+    assert done.returncode == status and said in done.stdout + done.stderr, done
 
 
 def test_a_kernel_and_fences_do_without_pytorchs_compiler():
@@ -58,13 +75,6 @@ def test_the_precision_of_products_is_a_constant_of_a_compiled_function():
     assert function(torch.zeros(1)).item() == device.tf32_allowed()
 
 
-@without_gpu
-def test_triton_first_is_a_clear_error():
-    done = python("-c", "import triton, academy.runtime.device", TRITON_INTERPRET=None)
-    assert done.returncode == 1
-    assert "triton was imported before academy.runtime.device" in done.stderr
-
-
 @pytest.mark.nightly  # a fork for each
 @without_gpu
 def test_what_a_process_begins_with_imports_this_first():
@@ -83,44 +93,7 @@ for name in sys.argv[1:]:
     assert set(told) >= {*cli._PASSED_ON.values(), *WORKERS} and set(told.values()) == {"0"}, done.stderr
 
 
-def test_triton_first_is_fine_when_the_variable_was_set():
-    done = python("-c", "import triton, academy.runtime.device as d; print(d.INTERPRET)", TRITON_INTERPRET="1")
-    assert done.stdout.strip() == "True", done.stderr
-
-
-def test_variable_is_respected():
-    code = "from academy.runtime import device; print(device.INTERPRET, device.DEVICE)"
-    assert python("-c", code, TRITON_INTERPRET="1").stdout.split() == ["True", "cpu"]
-    assert python("-c", code, TRITON_INTERPRET="0").stdout.split() == ["False", "cuda"]
-
-
-@without_gpu
-def test_asking_for_cuda_without_a_gpu_is_status_2():
-    done = python(SCRIPT, "--device", "cuda", TRITON_INTERPRET=None)
-    assert done.returncode == 2
-    assert "no CUDA device" in done.stderr
-
-
-def test_device_cpu_interprets():
-    """On a GPU machine the script is started again with the variable set."""
-    done = python(SCRIPT, "--device", "cpu", TRITON_INTERPRET=None)
-    assert done.returncode == 0, done.stderr
-    assert "in Triton's interpreter" in done.stdout
-
-
-@pytest.mark.gpu
-def test_device_cuda_compiles_even_when_the_variable_says_interpret():
-    done = python(SCRIPT, "--device", "cuda", TRITON_INTERPRET="1")
-    assert done.returncode == 0, done.stderr
-    assert "(compiled)" in done.stdout
-
-
 def test_autotune_keeps_one_config_in_the_interpreter():
-    import triton
-    import triton.language as tl
-
-    from academy.runtime import device
-
     @device.autotune([triton.Config({"BLOCK": 4}), triton.Config({"BLOCK": 8})], key=["n"])
     @triton.jit
     def ones(out_ptr, n, BLOCK: tl.constexpr):
@@ -135,7 +108,6 @@ def test_autotune_keeps_one_config_in_the_interpreter():
 
 def test_autotune_times_with_the_clock_of_the_benchmark(monkeypatch):
     """Median, 20 % and 80 %, in the order in which the tuner asks for them. A clock of the caller's own goes first."""
-    from academy.runtime import device, timing
 
     class Gpu:
         def __init__(self, **durations):
@@ -161,8 +133,6 @@ class Card:
     """Stands for `torch.cuda` of a machine with two GPUs: what is asked of it, and which one is current."""
 
     def __init__(self, monkeypatch, capability=(9, 0), shared=232_448):
-        from academy.runtime import device
-
         self.current, self.entered = 0, []
         properties = SimpleNamespace(shared_memory_per_block_optin=shared)
         answers = dict(
@@ -186,8 +156,6 @@ class Card:
 
 def test_a_launch_goes_where_the_tensors_are(monkeypatch):
     """Triton takes the current GPU, where the address of a tensor of another one means nothing."""
-    from academy.runtime import device
-
     card, ran = Card(monkeypatch), []
     method = device.on_the_tensors_device(lambda kernel, *args, **kwargs: ran.append((card.current, args, kwargs)))
     first, second = SimpleNamespace(index=0), SimpleNamespace(index=1)
@@ -200,8 +168,6 @@ def test_a_launch_goes_where_the_tensors_are(monkeypatch):
 
 @pytest.mark.parametrize("wrap", [lambda x: (x,), lambda x: ((1, 2), (x, 3)), lambda x: (SimpleNamespace(base=x),)])
 def test_the_tensor_is_found_among_the_arguments(wrap):
-    from academy.runtime import device
-
     class OnGpu(torch.Tensor):
         is_cuda = True
 
@@ -218,8 +184,6 @@ def test_the_tensor_is_found_among_the_arguments(wrap):
      ("gluon", (8, 9), False), ("gluon", (10, 0), False), ("descriptors", (8, 0), False)],
 )  # fmt: skip
 def test_what_a_card_lacks_is_refused_by_name(monkeypatch, feature, capability, allowed):
-    from academy.runtime import device
-
     assert device.has(feature) and device.require(feature, "f") is None  # the interpreter has everything
     Card(monkeypatch, capability)
     assert device.has(feature, 0) is allowed
@@ -232,7 +196,6 @@ def test_what_a_card_lacks_is_refused_by_name(monkeypatch, feature, capability, 
 @pytest.mark.skipif(not device.INTERPRET, reason="on a CPU, of a card that is made up")
 def test_tiles_shrink_where_shared_memory_is_short(monkeypatch):
     """`gemm` asked for 115,712 bytes on cards that allow 101,376."""
-    from academy.runtime import device
     from annotated_examples.gemlite import gemm
 
     depths = []
@@ -251,8 +214,6 @@ def test_tiles_shrink_where_shared_memory_is_short(monkeypatch):
 
 
 def test_shared_memory_is_asked_of_the_card(monkeypatch):
-    from academy.runtime import device
-
     assert device.shared_memory(None) == 232_448
     Card(monkeypatch, shared=101_376)
     assert device.shared_memory(0) == 101_376

@@ -98,6 +98,11 @@ class Browser:
         self._page.goto(url)
         self._page.evaluate("document.fonts.ready.then(() => new Promise(requestAnimationFrame))")
 
+    def fresh(self, url: str, **window) -> None:
+        """Load a page also where only its fragment differs from that of the page which is there."""
+        self.open("about:blank")
+        self.open(url, **window)
+
     @_in_its_thread
     def run(self, script: str):
         """The value of a JavaScript expression; a promise is awaited."""

@@ -90,8 +90,7 @@ def test_the_menu_of_a_phone_leads_to_a_page(browser, address):
 
 def test_the_address_of_a_row_shows_it_below_the_bar(browser, address):
     """Rows out of sight are not laid out; a link to one has to find it all the same."""
-    browser.open("about:blank")
-    browser.open(urljoin(address, f"{KERNEL}#layernorm_backward_kernel"))
+    browser.fresh(urljoin(address, f"{KERNEL}#layernorm_backward_kernel"))
     top = "document.getElementById('layernorm_backward_kernel').getBoundingClientRect().top"
     bar = browser.run("document.querySelector('.k-bar').getBoundingClientRect().bottom")
     assert bar < browser.wait(top) < bar + 60

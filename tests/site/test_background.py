@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from academy.book.layout import ROOT
+from academy.files import cache
 from academy.site import background, markdown_copies, project_parts, worker
 
 PAGE = "<h1>Title</h1><p>A <em>word</em>.</p>"
@@ -43,6 +44,34 @@ def begun(kind: str, about: str) -> None:
         time.sleep(0.01)
 
 
+def made(kind: str, about: str):
+    """What another process answers that works on it already."""
+    background.ask(kind, about)
+    begun(kind, about)
+    return background.answer(kind, about)
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(
+    ("kind", "about", "answer"),
+    [
+        ("copy", PAGE, "# Title\n\nA *word*."),
+        ("marks", "backprop_math/no_such_page.md", None),  # what goes wrong there is no answer,
+        ("copy", "<p>next</p>", "next"),  # and the next one comes
+    ],
+)
+def test_an_answer(kind, about, answer):
+    assert made(kind, about) == answer == (markdown_copies.converted(about) if kind == "copy" else None)
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(("kind", "about"), [("marks", "backprop_math/vector_add.md"), ("results", "vector_add")])
+def test_what_is_kept_is_there_for_this_process(kind, about, monkeypatch):
+    made(kind, about)
+    monkeypatch.setattr(project_parts, "kept", lambda name, key, make, keep: cache.get(name, key))
+    assert getattr(project_parts, kind)(about), "nothing is kept under this key"
+
+
 def test_what_is_being_made_is_waited_for_and_what_is_not_begun_is_left_to_the_caller(helpers):
     helpers.ask("sleep", "0.3", "30", "31")
     begun("sleep", "0.3")
@@ -72,38 +101,6 @@ def real():
     background.begin(1)
     yield background
     background.end()
-
-
-def test_a_copy_is_what_this_process_would_make(real):
-    real.ask("copy", PAGE)
-    begun("copy", PAGE)
-    assert real.answer("copy", PAGE) == markdown_copies.converted(PAGE) == "# Title\n\nA *word*."
-
-
-@pytest.mark.parametrize(("kind", "about"), [("marks", "backprop_math/vector_add.md"), ("results", "vector_add")])
-def test_what_is_kept_is_there_for_this_process(real, kind, about, monkeypatch):
-    real.ask(kind, about)
-    begun(kind, about)
-    real.answer(kind, about)
-    monkeypatch.setattr(project_parts, "kept", lambda name, key, make, keep: project_parts_kept(name, key))
-    assert getattr(project_parts, kind)(about)
-
-
-def project_parts_kept(name: str, key: list):
-    from academy.files import cache
-
-    found = cache.get(name, key)
-    assert found, "nothing is kept under this key"
-    return found
-
-
-def test_what_goes_wrong_there_is_no_answer(real):
-    real.ask("marks", "backprop_math/no_such_page.md")
-    begun("marks", "backprop_math/no_such_page.md")
-    assert real.answer("marks", "backprop_math/no_such_page.md") is None
-    real.ask("copy", "<p>next</p>")
-    begun("copy", "<p>next</p>")
-    assert real.answer("copy", "<p>next</p>") == "next"
 
 
 def test_every_kind_that_is_asked_for_is_known():

@@ -5,13 +5,17 @@ The modules run in QuickJS, as they do for the stills; one browser test works th
 
 import ast
 import functools
+import heapq
 import itertools
 import json
 import re
+from collections import OrderedDict
 from pathlib import Path
 from urllib.parse import urljoin
 
+import numpy as np
 import pytest
+import torch
 
 from academy.site import pictures
 from tests.site.test_pictures import FAULTS, scripts
@@ -73,16 +77,6 @@ def states(drawn: dict, run):
             yield (control["name"], value), run(drawn["moves"], drawn["facts"], **start | {control["name"]: value})
 
 
-PARTS = {"model", "draw", "words", "highest", "names", "touch"}
-
-
-def test_a_module_has_the_parts_that_are_asked_for_and_no_others(scripts):
-    for path in (ROOT / pictures.MODULES).glob("*.js"):
-        if path.stem not in ("drawing", "explore"):
-            parts = scripts("moving")._engine(path.stem).eval(f"Object.keys(explorables.modules.{path.stem}).join()")
-            assert set(parts.split(",")) <= PARTS, f"{path.name}: nobody asks for the others"
-
-
 def test_time_ends_when_all_is_done(run, scripts):
     def highest(name, values, facts):
         told = f"JSON.stringify(explorables.modules.{name}.highest({json.dumps(values)}, {json.dumps(facts)}))"
@@ -95,15 +89,6 @@ def test_time_ends_when_all_is_done(run, scripts):
     row = {f"x{place}": 0 for place in range(6)}
     for second, chunks in ((6, 2), (5, 3), (4, 2)):
         assert highest("online", row | dict(first=4, second=second, step=0), {}) == {"step": chunks}
-
-
-def test_a_product_is_written_with_its_sign(run):
-    """x is a matrix or a score here."""
-    for key in keys():
-        drawn = pictures.found(ROOT, key)
-        shown = [drawn["caption"], drawn["hint"], drawn["question"]]
-        shown += [text for _, found in states(drawn, run) for text in [*found["panels"], found["words"]]]
-        assert not [found for text in shown for found in re.findall(r".{9}[\d)] x [\d(e].{9}", text)], key
 
 
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.site_check)])
@@ -123,8 +108,6 @@ def test_their_texts_can_be_read_at_the_ends_too(browser, address, run, step):
 
 @pytest.mark.parametrize("tau", [2, 7, 10, 50])
 def test_a_temperature_does_to_a_row_what_the_lesson_computes(tau, run):
-    import torch
-
     from annotated_examples.classics.token_logprobs import token_logprobs
 
     facts = pictures.found(ROOT, "logprobs/temperature")["facts"]
@@ -139,8 +122,6 @@ def test_a_temperature_does_to_a_row_what_the_lesson_computes(tau, run):
 
 @pytest.mark.parametrize("advantage", [-2, -1, 0, 1, 2])
 def test_a_clip_holds_what_the_lesson_holds(advantage, run):
-    import torch
-
     from annotated_examples.classics.policy_loss import grpo_loss
 
     for ratio, (low, high) in itertools.product((41, 79, 81, 100, 119, 131, 199), ((20, 20), (5, 30))):
@@ -154,8 +135,6 @@ def test_a_clip_holds_what_the_lesson_holds(advantage, run):
 
 
 def test_a_plateau_is_cut_where_the_lesson_cuts_it(run):
-    import torch
-
     from annotated_examples.attention.select_keys import select_keys
 
     facts = pictures.found(ROOT, "indexer/plateau")["facts"]
@@ -168,8 +147,6 @@ def test_a_plateau_is_cut_where_the_lesson_cuts_it(run):
 @pytest.mark.parametrize("k", [1, 6, 13, 24])
 def test_lists_are_those_that_the_lesson_selects(k, run):
     """A column holds what comes back to the key: all keys weigh the same, upstream gradients are as long as lists."""
-    import torch
-
     from annotated_examples.attention.select_keys import select_keys
     from annotated_examples.attention.sparse_mla import sparse_attention
 
@@ -187,8 +164,6 @@ def test_lists_are_those_that_the_lesson_selects(k, run):
 
 
 def test_a_row_is_rotated_as_the_lesson_rotates_it(run):
-    import torch
-
     from annotated_examples.attention.quantized_cache import append_
     from annotated_examples.common.codes import rotation
 
@@ -206,8 +181,6 @@ def test_a_row_is_rotated_as_the_lesson_rotates_it(run):
 
 @pytest.mark.parametrize("which", ["Keller Jordan", "Polar Express"])
 def test_a_singular_value_goes_where_the_reference_takes_it(which, run):
-    import torch
-
     from annotated_examples.optimizers.muon import orthogonalize_reference
 
     facts = pictures.found(ROOT, "muon/path")["facts"]
@@ -220,8 +193,6 @@ def test_a_singular_value_goes_where_the_reference_takes_it(which, run):
 
 
 def test_rounds_are_those_of_the_reference(run):
-    import torch
-
     from annotated_examples.model.sinkhorn import sinkhorn_reference
 
     facts = pictures.found(ROOT, "streams/rounds")["facts"]
@@ -270,8 +241,6 @@ def test_the_roofline_bounds_as_the_formula_does(run, scripts):
 
 def test_halves_are_those_of_the_kernel(run, scripts):
     """Scores of queries and keys that are all 1 are what the gates leave between two tokens."""
-    import torch
-
     from annotated_examples.recurrences import kda
 
     gates = scripts("kda").GATES
@@ -330,9 +299,6 @@ def window_of(window) -> int:
     [(16, 16, 1, "all"), (32, 8, 0, "all"), (16, 32, 1, 16), (32, 16, 0, 8)],
 )
 def test_the_walk_is_the_recorded_run_of_flash_attention(run, block_m, block_n, causal, window):
-    import numpy as np
-    import torch
-
     from annotated_examples.attention import flash_attention as lesson
 
     # Scores of 1.6 sin(0.7 j + 0.35 i) + 0.05 j from sixteen features; the scale is a quarter.
@@ -371,19 +337,8 @@ def test_the_walk_is_the_recorded_run_of_flash_attention(run, block_m, block_n, 
         assert alpha[1:] == pytest.approx([tile["alpha"] for tile in tiles][1:], abs=1e-5)
 
 
-def test_a_wider_tile_of_keys_reads_keys_that_no_query_sees(run):
-    start = dict(causal=1, window="all", step=0)
-    square = run("walk", block_m=16, block_n=16, **start)
-    wide = run("walk", block_m=16, block_n=32, **start)
-    assert square["model"]["idle"] == 0 and "diagonal" not in square["words"]
-    assert wide["model"]["bytes"] - square["model"]["bytes"] == wide["model"]["idle"] == 4096
-    assert "Tiles on the diagonal are read whole: 4 KiB of that are 32 keys" in wide["words"]
-
-
 @pytest.mark.parametrize("block_m, block_n, block_k", [(16, 16, 16), (8, 32, 16), (32, 8, 32)])
 def test_the_tiled_product_loads_what_the_recorded_run_loads(run, scripts, block_m, block_n, block_k):
-    import torch
-
     from annotated_examples.tutorials import matmul_blocked as lesson
 
     x, y = torch.arange(32.0 * 32).view(32, 32) % 7, torch.arange(32.0 * 32).view(32, 32) % 5
@@ -399,8 +354,6 @@ def test_the_tiled_product_loads_what_the_recorded_run_loads(run, scripts, block
 
 @pytest.mark.parametrize("group, capacity, lag", [(1, 120, 0), (4, 120, 0), (4, 8, 1), (5, 300, 0), (16, 272, 4)])
 def test_l2_keeps_and_drops_what_a_cache_keeps_and_drops(run, group, capacity, lag):
-    from collections import OrderedDict
-
     from academy.site import l2_picture
     from annotated_examples.tutorials.matmul_grouped import program_order
 
@@ -460,17 +413,7 @@ def test_waves_are_the_guides_where_programs_are_even(run, scripts):
         assert kept["end"] == pytest.approx(found["rounds"] + 0.2), "it starts once"
 
 
-def test_waves_start_where_the_question_can_be_played(run):
-    drawn = pictures.found(ROOT, "hardware/waves")
-    start = {control["name"]: control["value"] for control in drawn["controls"]}
-    assert start["programs"] == 132 and "Go from 132 programs to 133." in drawn["hint"]
-    found = run("waves", drawn["facts"], **start | {"programs": 133})
-    assert "The first multiprocessor to run out of work does so after 1.00." in found["words"]
-
-
 def test_uneven_programs_go_where_a_place_is_free(run):
-    import heapq
-
     found = run("waves", {"sms": 132}, programs=400, jitter=50, start=10, split=2, persistent=0, time=0)["model"]
     free = [0.0] * 132
     for piece in found["pieces"]:

@@ -9,11 +9,10 @@ import sys
 from urllib.parse import urljoin
 
 import pytest
+import torch
 
 from academy.site import pictures
 from tests.site.test_explorables import ROOT, Worked, run, scripts  # noqa: F401  fixtures
-
-torch = pytest.importorskip("torch")
 
 
 def facts(key: str) -> dict:

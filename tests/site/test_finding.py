@@ -199,8 +199,7 @@ def test_what_is_not_the_kernel_is_folded(browser, address):
     titles = browser.run("[...document.querySelectorAll('.k-fold > summary')].map(s => s.textContent.split(',')[0])")
     assert titles == ["Imports", "Launcher", "Launcher", "Example"]
     number = browser.run("document.querySelector('#layernorm_backward .k-l').id")
-    browser.open("about:blank")
-    browser.open(urljoin(address, f"{PAGE}#{number}"))
+    browser.fresh(urljoin(address, f"{PAGE}#{number}"))
     browser.wait("document.querySelector('#layernorm_backward > details').open")
     assert 40 < browser.run(f"document.getElementById('{number}').getBoundingClientRect().top") < 900
 
@@ -227,8 +226,7 @@ def test_the_kernel_alone_stays_in_sight(browser, address):
     before = browser.run(bar)
     browser.run(switch)
     assert browser.run(bar) == pytest.approx(before, abs=1) and before > 200, "the bar, before it is reached"
-    browser.open("about:blank")
-    browser.open(urljoin(address, PAGE))
+    browser.fresh(urljoin(address, PAGE))
     browser.run("document.querySelector('#layernorm_reference').scrollIntoView()")
     browser.run(switch)
     first = "document.querySelector('#layernorm_forward_kernel .k-l').getBoundingClientRect().top"

@@ -193,45 +193,31 @@ def test_llms_txt_lists_every_page_once(site):
 
 
 EXTENSIONS = ["admonition", "tables", "pymdownx.details", "pymdownx.superfences", "pymdownx.tabbed"]
+ANSWER = "Before.\n\n<details>\n<summary>Answer</summary>\n\n```python\nx = 1\n```\n\n</details>\n\nAfter."
+TABLE = '<details class="bench-data"><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>'
+TABLE += "<tbody><tr><td>1 &lt; 2</td><td>x|y</td></tr></tbody></table></details><figure><svg>…</svg></figure>"
+LINKS = (
+    '<a href="../x/#y">a</a> <a href="..">b</a> <a href="x.py">c</a> <a href="https://a.org/">d</a> <a href="#e">e</a>'
+)
+#: Markdown, or HTML of a page, and the Markdown of its copy.
+COPIED = {
+    "boxes": ('??? note "Answer"\n\n    One.\n\n    !!! note\n\n        Two.\n\nAfter.',
+              "> **Answer**\n>\n> One.\n>\n> > **Note**\n> >\n> > Two.\n\nAfter."),
+    "tabs": ('=== "CPU"\n\n    a\n\n=== "GPU"\n\n    b', "**CPU**\n\na\n\n**GPU**\n\nb"),
+    **{kind: (f'Before.\n\n??? {kind} "Answer"\n\n    ```python\n    x = 1\n    ```\n\nAfter.', ANSWER)
+       for kind in ("tip", "success", "example")},
+    "results": (TABLE, "**Data**\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x\\|y |"),
+    "a helper": (kernel_page.HELPER.replace("<code />", "<code>def f(x):\n    return x</code>"),
+                 "> ```python\n> def f(x):\n>     return x\n> ```"),
+    "links": (LINKS, "[a](../x/index.md#y) [b](../index.md) [c](x.py) [d](https://a.org/) [e](#e)"),
+}  # fmt: skip
 
 
-def converted(text: str) -> str:
-    """Markdown to HTML and back."""
+@pytest.mark.parametrize("text, copy", COPIED.values(), ids=COPIED)
+def test_what_a_copy_says(text, copy):
     options = {"pymdownx.tabbed": {"alternate_style": True}}
-    return markdown_copies.converted(markdown.markdown(text, extensions=EXTENSIONS, extension_configs=options))
-
-
-def test_boxes_and_tabs_become_plain_markdown():
-    box = converted('??? note "Answer"\n\n    One.\n\n    !!! note\n\n        Two.\n\nAfter.')
-    assert re.sub(r"\n{3,}", "\n\n", box) == "> **Answer**\n>\n> One.\n>\n> > **Note**\n> >\n> > Two.\n\nAfter."
-    tabs = converted('=== "CPU"\n\n    a\n\n=== "GPU"\n\n    b')
-    assert tabs == "**CPU**\n\na\n\n**GPU**\n\nb"
-
-
-@pytest.mark.parametrize("kind", ["tip", "success", "example"])
-def test_an_answer_stays_folded_in_a_copy(kind):
-    text = converted(f'Before.\n\n??? {kind} "Answer"\n\n    ```python\n    x = 1\n    ```\n\nAfter.')
-    text = re.sub(r"\n{3,}", "\n\n", text)
-    assert text.startswith("Before.\n\n<details>\n<summary>Answer</summary>\n\n```") and "\nx = 1\n" in text
-    assert text.endswith("```\n\n</details>\n\nAfter.")
-
-
-def test_tables_of_results_become_plain_markdown():
-    markup = '<details class="bench-data"><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>'
-    markup += "<tbody><tr><td>1 &lt; 2</td><td>x|y</td></tr></tbody></table></details><figure><svg>…</svg></figure>"
-    assert markdown_copies.converted(markup) == "**Data**\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x\\|y |"
-
-
-def test_a_copy_holds_the_code_of_a_helper():
-    code = kernel_page.HELPER.replace("<code />", "<code>def f(x):\n    return x</code>")
-    assert "> ```python\n> def f(x):\n>     return x\n> ```" in markdown_copies.converted(code)
-
-
-def test_a_link_to_a_page_leads_to_its_copy():
-    html = '<a href="../x/#y">a</a> <a href="..">b</a> <a href="x.py">c</a> '
-    html += '<a href="https://a.org/">d</a> <a href="#e">e</a>'
-    expected = "[a](../x/index.md#y) [b](../index.md) [c](x.py) [d](https://a.org/) [e](#e)"
-    assert markdown_copies.converted(html) == expected
+    page = text if text[0] == "<" else markdown.markdown(text, extensions=EXTENSIONS, extension_configs=options)
+    assert copy in re.sub(r"\n{3,}", "\n\n", markdown_copies.converted(page))
 
 
 # One style sheet

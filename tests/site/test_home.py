@@ -24,8 +24,7 @@ def page():
 
 
 def opened(page, address, **window):
-    page.open("about:blank")
-    page.open(address, **window)
+    page.fresh(address, **window)
     page.wait(f"{STATE} === 'playing'")
 
 
@@ -66,8 +65,7 @@ def test_it_plays_to_the_end_and_pauses(page, address):
 
 def test_who_asks_for_less_motion_sees_the_end(page, address):
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
-    page.open("about:blank")
-    page.open(address)
+    page.fresh(address)
     page.wait(f"{STATE} === 'playing'")
     page.call("Emulation.setEmulatedMedia", features=[])
     assert page.run(OUT) == [str(11 * n) for n in range(10)]

@@ -31,8 +31,7 @@ def asked(page, name):
 @pytest.mark.site_check
 @pytest.mark.timeout(1800)
 def test_a_hostile_text_gets_a_verdict_and_leaves_nothing(page, address):
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     assert ended(opened(page)) == "passed"
     before, stored = page.run(KEPT), page.run("JSON.stringify(localStorage)")
     silent = {}
@@ -48,8 +47,7 @@ def test_a_hostile_text_gets_a_verdict_and_leaves_nothing(page, address):
 
 def test_the_worker_has_given_up_what_leads_outside(page, address):
     """Asked in the worker's own JavaScript, which no text is meant to reach."""
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     probe = """
     addEventListener("message", ({ data }) => data.probe && ready.then(async () => {
       const names = "fetch XMLHttpRequest WebSocket EventSource caches indexedDB Worker BroadcastChannel " +
@@ -80,8 +78,7 @@ def test_the_worker_has_given_up_what_leads_outside(page, address):
 
 @pytest.mark.nightly
 def test_a_kept_file_that_was_changed_is_not_run(page, address):
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     assert ended(opened(page)) == "passed"
     poisoned = page.run("""caches.open('academy-playground').then(async cache => {
         const [key] = (await cache.keys()).filter(request => request.url.includes('/triton.'))
@@ -128,20 +125,17 @@ def test_a_word_before_somebody_elses_text_runs_and_a_reload_keeps_it(page, addr
     link = page.wait("location.hash.startsWith('#edit=') && location.href")
     click(page, "reset")
     page.run("localStorage.clear()")
-    page.open("about:blank")
-    page.open(link)
+    page.fresh(link)
     page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     for _ in range(2):  # the first time it is only told what would run
         text = page.run(f"document.querySelector('{EDITOR}').academyText")
         assert "out = x - y" in text and page.run(STATE) == "idle"
         click(page, "run")
         assert page.run(STATE) == "idle" and "Somebody else wrote this text" in outcome(page)
-        page.open("about:blank")
-        page.open(link)
+        page.fresh(link)
         page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     edit(page, "out = x - y", "out = y - x")
-    page.open("about:blank")
-    page.open(link)
+    page.fresh(link)
     page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     assert "out = y - x" in page.run(f"document.querySelector('{EDITOR}').academyText"), "a draft of its own"
     click(page, "run")
@@ -151,34 +145,28 @@ def test_a_word_before_somebody_elses_text_runs_and_a_reload_keeps_it(page, addr
 
 
 def test_what_is_typed_survives_a_reload(page, address):
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     click(opened(page), "reset")
     edit(page, "out = x + y", "out = x + y + 0")
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     assert "out = x + y + 0" in page.run(f"document.querySelector('{opened(page) and EDITOR}').academyText")
     assert "your edit from before" in outcome(page)
     click(page, "reset")
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     assert "out = x + y + 0" not in page.run(f"document.querySelector('{opened(page) and EDITOR}').academyText")
 
 
 def test_an_unfinished_exercise_survives_a_reload(page, address):
     place = f"{address}exercises/first_kernel/scale_and_add/"
     element = f"document.querySelector('{EDITOR}')"
-    page.open("about:blank")
-    page.open(place)
+    page.fresh(place)
     page.run("localStorage.clear()")
-    page.open("about:blank")
-    page.open(place)
+    page.fresh(place)
     page.run(f"{element}.querySelector('pre').dispatchEvent(new Event('focusin'))")
     page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     page.run(f"{element}.academyText += '# half an idea\\n'")
     page.wait("localStorage.getItem('academy.drafts')?.includes('half an idea')", 5)
-    page.open("about:blank")
-    page.open(place)
+    page.fresh(place)
     page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     assert "# half an idea" in page.run(f"{element}.academyText")
     click(page, "reset")

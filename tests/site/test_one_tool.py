@@ -1,32 +1,15 @@
 """Watch and Edit as one tool: the bar, the viewer on phones, the run beside the editor, after a check, sliders."""
 
-import json
-
 import pytest
 
-from tests.site.browser import Browser
 from tests.site.test_change_it import LIVE
+from tests.site.test_playground import EDITOR, OUTCOME, STATE, edit, ended, page
+
+__all__ = ["page"]  # the fixture
 
 pytest.importorskip("triton", reason="the pages have no recorded run without triton")
 KERNEL, LARGE = "kernels/tutorials/softmax/", "kernels/gemlite/gemm/"
-EDITOR, OUTCOME = "[data-academy=editor]", "[data-academy=outcome]"
-STATE = f"document.querySelector('{OUTCOME}').dataset.state"
 TEXT = f"document.querySelector('{EDITOR}').academyText"
-PATIENCE = 120
-
-
-@pytest.fixture(scope="module")
-def page(address):
-    own = Browser()
-    own.open(address)
-    yield own
-    assert not own.errors
-    own.close()
-
-
-def fresh(page, url, **window):
-    page.open("about:blank")
-    page.open(url, **window)
 
 
 def click(page, selector):
@@ -39,18 +22,8 @@ def box(page, selector):
     return page.run(script + ".getBoundingClientRect())")
 
 
-def ended(page):
-    return page.wait(f"['passed', 'differs', 'failed', 'error'].includes({STATE}) && {STATE}", PATIENCE)
-
-
-def replaced(page, old, new):
-    text = page.run(TEXT)
-    assert old in text
-    page.run(f"{TEXT} = {json.dumps(text.replace(old, new, 1))}")
-
-
 def test_the_modes_stand_under_the_title_and_back_leads_to_reading(page, address):
-    fresh(page, address + KERNEL, height=900)
+    page.fresh(address + KERNEL, height=900)
     modes = "[...document.querySelectorAll('[data-k-mode]')].map(button => button.textContent)"
     assert page.run(modes) == ["Read", "Watch", "Edit"]
     assert box(page, ".k-modes")[3] < 450 < box(page, ".k-file")[1], "before the introduction"
@@ -68,7 +41,7 @@ def test_the_modes_stand_under_the_title_and_back_leads_to_reading(page, address
 @pytest.mark.parametrize("width, height, dark", [(390, 844, False), (844, 390, True)])
 def test_watch_on_a_phone(page, address, width, height, dark):
     """Memory is in sight, large values too; a finger hits each control; the slider takes the width there is."""
-    fresh(page, address + LARGE, width=width, height=height, dark=dark)
+    page.fresh(address + LARGE, width=width, height=height, dark=dark)
     click(page, "[data-k-mode=run]")
     page.wait("document.querySelector('.t-memory td') !== null")
     page.run("document.querySelector('.t-bar input').dispatchEvent(new Event('input'))")
@@ -92,7 +65,7 @@ def test_watch_on_a_phone(page, address, width, height, dark):
 
 @pytest.mark.site_check
 def test_a_large_value_leaves_memory_in_sight_on_a_desktop(page, address):
-    fresh(page, address + LARGE, width=1440, height=900)
+    page.fresh(address + LARGE, width=1440, height=900)
     click(page, "[data-k-mode=run]")
     page.wait("document.querySelector('.t-memory td') !== null")
     assert page.run("!document.querySelector('.t-more').open"), "controls are folded, memory comes first"
@@ -113,7 +86,7 @@ def test_a_large_value_leaves_memory_in_sight_on_a_desktop(page, address):
 
 
 def test_it_plays_faster_and_to_the_next_load(page, address):
-    fresh(page, address + KERNEL, width=1440)
+    page.fresh(address + KERNEL, width=1440)
     click(page, "[data-k-mode=run]")
     page.wait("document.querySelector('[data-t-key=speed]') !== null")
     page.press("Shift+Tab")
@@ -139,7 +112,7 @@ def test_it_plays_faster_and_to_the_next_load(page, address):
 
 
 def test_the_result_of_an_edit_is_where_the_edit_is(page, address):
-    fresh(page, address + KERNEL, width=1440, height=900)
+    page.fresh(address + KERNEL, width=1440, height=900)
     click(page, "[data-k-mode=edit]")
     page.wait(f"document.querySelector('{EDITOR} .t-bar') !== null", 30)  # the recorded run: nothing of Python yet
     assert not [url for url in page.requests if "worker.js" in url]
@@ -147,12 +120,11 @@ def test_the_result_of_an_edit_is_where_the_edit_is(page, address):
     assert page.run(beside) > 5 and page.run("document.querySelectorAll('.t-source').length") == 0, "code once"
     code, run = box(page, f"{EDITOR} .p-code"), box(page, f"{EDITOR} .t-view")
     assert code[2] <= run[0] and abs(code[1] - run[1]) < 30, "side by side"
-    replaced(page, "row_max = new_max", "row_max = new_max + 1")
+    edit(page, "row_max = new_max", "row_max = new_max + 1")
     assert page.run(beside) == 0 and page.run("document.querySelector('.p-old').checkVisibility()"), (
         "of the text before"
     )
-    click(page, "[data-action=run]")
-    assert ended(page) == "differs"
+    assert ended(page, "run") == "differs"
     said = page.run(f"document.querySelector('{OUTCOME}').innerText")
     assert "wrong" not in said and "may be what you meant" in said and "y_ptr[0, 0]" in said and "line " in said
     assert page.run(f"document.querySelector('{OUTCOME} code').textContent") == "y_ptr[0, 0]"
@@ -168,25 +140,22 @@ def test_the_result_of_an_edit_is_where_the_edit_is(page, address):
 
 @pytest.mark.site_check
 def test_after_a_check_comes_the_run_and_then_the_next_exercise(page, address):
-    fresh(page, address + "exercises/first_kernel/scale_and_add/")
-    click(page, "[data-action=check]")
-    assert ended(page) == "failed"
+    page.fresh(address + "exercises/first_kernel/scale_and_add/")
+    assert ended(page, "check") == "failed"
     assert page.run(f"document.querySelector('{OUTCOME} code').textContent") == "pass # your code here", (
         "no raw backticks"
     )
     assert page.run(f"!document.querySelector('{OUTCOME} [data-next=exercise]')")
-    fresh(page, address + "exercises/first_kernel/dropped_tail/")
-    click(page, "[data-action=check]")
-    assert ended(page) == "failed"
+    page.fresh(address + "exercises/first_kernel/dropped_tail/")
+    assert ended(page, "check") == "failed"
     click(page, "[data-next=watch]")
     page.wait(f"document.querySelector('{EDITOR} .t-memory td') !== null", 30)
     captions = page.run("[...document.querySelectorAll('.t-memory caption')].map(caption => caption.textContent)")
     assert "out_ptr 10, by which program written" in captions
     written = "[...document.querySelectorAll('.t-memory table')].at(-1).innerText.replace(/\\s+/g, ' ')"
     assert page.run(written).endswith("1 1 1 1 · ·"), "nobody wrote the last two"
-    replaced(page, "len(x) // 4", "triton.cdiv(len(x), 4)")
-    click(page, "[data-action=check]")
-    assert ended(page) == "passed"
+    edit(page, "len(x) // 4", "triton.cdiv(len(x), 4)")
+    assert ended(page, "check") == "passed"
     link = page.run(f"document.querySelector('{OUTCOME} [data-next=exercise]').href")
     assert "/exercises/first_kernel/" in link and not link.endswith("dropped_tail/")
     page.run("localStorage.clear()")
@@ -195,22 +164,20 @@ def test_after_a_check_comes_the_run_and_then_the_next_exercise(page, address):
 @pytest.mark.site_check
 def test_a_prediction_is_a_field_for_a_number(page, address):
     place = address + "exercises/first_kernel/bytes_saved/"
-    fresh(page, place, width=390, height=844)
+    page.fresh(place, width=390, height=844)
     page.wait("document.querySelector('.p-number') !== null")
     assert page.run(f"document.querySelector('{EDITOR} pre')") is None and "answer = None" in page.run(TEXT)
     typed = "(i => {{ i.value = {!r}; i.dispatchEvent(new Event('input')) }})(document.querySelector('.p-number'))"
     page.run(typed.format("4,000"))
-    fresh(page, place, width=390, height=844)
+    page.fresh(place, width=390, height=844)
     assert page.wait("document.querySelector('.p-number')?.value") == "4000", "kept at every key"
     for sign, python in (("−20.625", "-20.625"), ("2⁻³ · 10¹²", "2**-3 * 10**12"), ("2^30 ÷ 4", "2**30 / 4")):
         page.run(typed.format(sign))
         assert page.run(TEXT).strip() == f"answer = {python}", sign
-    click(page, "[data-action=check]")
-    assert ended(page) == "failed"
+    assert ended(page, "check") == "failed"
     page.run(typed.format("2 * 4000"))
     assert page.run(STATE) == "idle"
-    click(page, "[data-action=check]")
-    assert ended(page) == "passed" and page.run(f"!!document.querySelector('{OUTCOME} [data-next=exercise]')")
+    assert ended(page, "check") == "passed" and page.run(f"!!document.querySelector('{OUTCOME} [data-next=exercise]')")
     assert page.violations() == []
     page.run("localStorage.clear()")
 
@@ -219,18 +186,16 @@ def test_a_prediction_is_a_field_for_a_number(page, address):
 def test_every_live_cell_runs_in_the_page(page, address):
     """With what the browser has of PyTorch."""
     for name in LIVE:
-        fresh(page, f"{address}learn/{name}/")
-        click(page, f"{EDITOR} [data-action=run]")
-        assert ended(page) == "passed", (name, page.run(f"document.querySelector('{OUTCOME}').innerText"))
+        page.fresh(f"{address}learn/{name}/")
+        assert ended(page, "run") == "passed", (name, page.run(f"document.querySelector('{OUTCOME}').innerText"))
         assert page.run(f"!!document.querySelector('{OUTCOME} :is(.p-printed, .p-picture)')"), name
 
 
 def test_the_cells_to_change_run_in_the_chapter(page, address):
-    fresh(page, address + "learn/first_kernel/")
+    page.fresh(address + "learn/first_kernel/")
     page.wait("document.querySelectorAll('.p-sliders label').length === 3")
     page.run("document.querySelector('.p-sliders').scrollIntoView({ block: 'center', behavior: 'instant' })")
-    click(page, f"{EDITOR} [data-action=run]")
-    assert ended(page) == "passed"
+    assert ended(page, "run") == "passed"
     assert 0 < box(page, ".p-sliders")[1] < 700, "the page stays where the reader moves the sliders"
     printed = f"document.querySelector('{OUTCOME} .p-printed').textContent"
     assert page.run(printed).startswith("3 programs of 8 lanes for 23 elements")

@@ -93,8 +93,7 @@ def test_the_keyboard_can_leave_the_editor(page):
 
 @pytest.mark.site_check
 def test_the_editor_opens_at_the_kernel_and_a_run_comes_into_sight(page, address):
-    page.open("about:blank")
-    page.open(address + PAGE, width=1440)
+    page.fresh(address + PAGE, width=1440)
     assert page.run("document.querySelector('[data-k-toggle]').checkVisibility()")
     opened(page)
     assert "@triton.jit" in page.wait(f"document.querySelector('{EDITOR} .cm-activeLine')?.textContent")
@@ -159,22 +158,19 @@ def test_the_link_fills_the_editor_and_runs_nothing(page, address):
     click(page, "share")
     link = page.wait("location.hash.startsWith('#edit=') && location.href")
     asked = len(page.requests)
-    page.open("about:blank")
-    page.open(link)
+    page.fresh(link)
     page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     assert "out = x - y" in page.run(f"document.querySelector('{EDITOR}').academyText")
     assert page.run(STATE) == "idle" and "link" in outcome(page)
     assert not [url for url in page.requests[asked:] if "worker.js" in url]
-    page.open("about:blank")
-    page.open(address + PAGE + "#edit=nonsense")  # a link that was cut off
+    page.fresh(address + PAGE + "#edit=nonsense")  # a link that was cut off
     page.wait(f"document.querySelector('{EDITOR} .cm-content')", 30)
     assert "out = x + y" in page.run(f"document.querySelector('{EDITOR}').academyText") and "damaged" in outcome(page)
 
 
 @pytest.mark.site_check
 def test_stop_ends_a_loop_and_the_runtime_was_kept(page, address):
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     opened(page)
     edit(page, "def EXAMPLE():", "def EXAMPLE():\n    while True:\n        pass")
     asked = len(page.requests)
@@ -192,8 +188,7 @@ def test_stop_ends_a_loop_and_the_runtime_was_kept(page, address):
 @pytest.mark.site_check
 def test_without_a_network_python_starts_again(page, address):
     """From what the first run has kept: the page is open, and its Python was stopped."""
-    page.open("about:blank")
-    page.open(address + PAGE)
+    page.fresh(address + PAGE)
     opened(page)
     assert ended(page) == "passed"
     page.run("import('/assets/playground/runtime.js').then(module => module.stop())")
@@ -341,8 +336,7 @@ def test_an_exercise_is_checked(page, address, site):
     from academy.book import exercise_files
 
     exercise = exercise_files.named("first_kernel/scale_and_add")
-    page.open("about:blank")
-    page.open(f"{address}exercises/{exercise.name}/")
+    page.fresh(f"{address}exercises/{exercise.name}/")
     element = f"document.querySelector('{EDITOR}')"
     assert page.run(f"{element}.academyText").strip() == exercise.starter.strip()
     assert ended(page, "check") in ("failed", "error")

@@ -225,13 +225,6 @@ def test_a_kernel_page_marks_names_in_code_notes_and_formulas(site, page):
     assert 'aria-label="Symbols and their names in the code"' in source
 
 
-@pytest.mark.parametrize("page", ["kernels/classics/layernorm.md", "exercises/first_kernel/reverse.md"])
-def test_code_has_an_element_only_where_it_has_a_colour_or_a_mark(site, page):
-    source = at(site, page)
-    assert not re.search(r'<span class="(?:n|w)">', source)
-    assert not re.search(r'<span class="[op]">[^<]*</span> *<span class="[op]">', source)
-
-
 @pytest.mark.parametrize(
     ("tex", "marked"),
     [
@@ -355,15 +348,8 @@ def test_the_workflow_checks_before_it_publishes():
     assert list(place.values()) == sorted(place.values())
 
 
-def test_the_citation_has_what_the_format_asks_for_and_agrees_with_the_project():
-    """Citation File Format 1.2.0: which keys there must be, and of which kind those are that ours has."""
+def test_the_citation_agrees_with_the_project():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {key: type(value) for key, value in citation.items()} == {
-        "cff-version": str, "message": str, "title": str, "abstract": str, "type": str, "authors": list, "version": str,
-        "license": str, "keywords": list,
-    }  # fmt: skip
-    assert (citation["cff-version"], citation["type"]) == ("1.2.0", "software")
-    assert [{key: type(value) for key, value in author.items()} for author in citation["authors"]] == [{"name": str}]
-    assert len(set(citation["keywords"])) == len(citation["keywords"]) and {*map(type, citation["keywords"])} == {str}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    assert citation["cff-version"] == "1.2.0" and {"message", "title", "authors"} <= citation.keys()

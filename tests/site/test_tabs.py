@@ -11,8 +11,7 @@ MENU = (
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_a_menu_fits_closes_and_leads_on(browser, address, width):
-    browser.open("about:blank")
-    browser.open(address + PAGE, width=width, height=844)
+    browser.fresh(address + PAGE, width=width, height=844)
     assert browser.run("document.querySelector('.op-links [aria-current]').textContent") == "Lesson"
     assert browser.run("document.querySelector('.op-all').checkVisibility()") == (width > 1000)
     browser.run(f"{MENU}.querySelector('summary').click()")

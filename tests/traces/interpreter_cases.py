@@ -121,33 +121,19 @@ HOSTILE = torch.tensor(
 TRUNCATED = "x.to(tl.bfloat16, fp_downcast_rounding='rtz')"
 
 
-@case
-def store_to_bf16_rounds_to_nearest_even():
-    return same(run("x", HOSTILE, out_dtype=BF16), HOSTILE.to(BF16))
+for name, (x, dtype) in {
+    "store_to_bf16_rounds_to_nearest_even": (HOSTILE, BF16),
+    "cast_fp16_to_bf16": (random(FP16), BF16),
+    "cast_bf16_to_fp16": (random(BF16), FP16),
+    "cast_bf16_to_int32": (random(BF16) * 50, torch.int32),
+}.items():
+    CASES[name] = lambda x=x, dtype=dtype: same(run("x", x, out_dtype=dtype), x.to(dtype))
 
 
 @case
 def cast_to_bf16_towards_zero_when_asked():
     want = (HOSTILE.view(torch.int32) & -65536).view(FP32).to(BF16)
     return same(run(TRUNCATED, HOSTILE, out_dtype=BF16), want)
-
-
-@case
-def cast_fp16_to_bf16():
-    x = random(FP16)
-    return same(run("x", x, out_dtype=BF16), x.to(BF16))
-
-
-@case
-def cast_bf16_to_fp16():
-    x = random(BF16)
-    return same(run("x", x, out_dtype=FP16), x.to(FP16))
-
-
-@case
-def cast_bf16_to_int32():
-    x = random(BF16) * 50
-    return same(run("x", x, out_dtype=torch.int32), x.to(torch.int32))
 
 
 def float8_case(dtype):
@@ -190,28 +176,17 @@ def bf16_dot():
     return torch.allclose(out.double(), a.double() @ b.double(), rtol=1e-6, atol=1e-5)
 
 
-@case
-def bf16_sum():
-    x = random(seed=5)
-    return same(run("tl.sum(x, axis=0)", x)[0], x.float().sum().to(BF16))
-
-
-@case
-def bf16_max_of_negative_numbers():
-    x = -random(seed=6).abs() - 1
-    return same(run("tl.max(x, axis=0)", x)[0], x.max()) and same(run("tl.min(x, axis=0)", x)[0], x.min())
-
-
-@case
-def bf16_argmax():
-    x = random(seed=7)
-    return run("tl.argmax(x, axis=0)", x, out_dtype=torch.int32)[0] == x.argmax()
-
-
-@case
-def bf16_cumsum():
-    x = random(seed=8)
-    return same(run("tl.cumsum(x, axis=0)", x), x.float().cumsum(0).to(BF16))
+for name, (x, function) in {
+    "sum": (random(seed=5), lambda x: x.float().sum().to(BF16)),
+    "max": (-random(seed=6).abs() - 1, torch.max),
+    "min": (-random(seed=6).abs() - 1, torch.min),
+    "argmax": (random(seed=7), lambda x: x.argmax().to(torch.int32)),
+    "cumsum": (random(seed=8), lambda x: x.float().cumsum(0).to(BF16)),
+}.items():
+    want = function(x).expand(x.shape)
+    CASES[f"bf16_{name}"] = lambda name=name, x=x, want=want: same(
+        run(f"tl.{name}(x, axis=0)", x, out_dtype=want.dtype), want
+    )
 
 
 @triton.jit

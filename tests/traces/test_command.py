@@ -100,37 +100,77 @@ def EXAMPLE():
 """
 
 
-def test_where_each_store_goes_and_by_which_strides(kernel_file, traced):
-    printed = traced(str(kernel_file(STRIDED.format(strides="y"))), "--pid", "1")
-    assert re.search(r"x_ptr +5×3 +\(1, 5\) +float32", printed) and re.search(r"y_ptr +5×3 +\(3, 1\) ", printed)
-    assert "reads 3 of 4 in x_ptr[1, 0:3]" in printed
-    printed = " ".join(printed.split())
-    assert "writes 3 of 4 in y_ptr[1, 0:3] at offsets [3, 4, 5] the values [1, 6, 11]" in printed
-    assert "warning" not in printed and "note:" not in printed
+RIGHT, OUTSIDE = OWN.format(shift=""), OWN.format(shift=" + 1")
+THIRD = OWN.format(shift=" + tl.where(tl.program_id(0) == 1, 10, 0)")
+AGAIN = "    scale_kernel[({0},)](torch.arange({1}.0), torch.empty({1}), {2}, BLOCK=4)\n"
+LATER = RIGHT + AGAIN.format(3, 10, 11)
 
 
-def test_a_run_on_contiguous_tensors_says_what_it_leaves_open(kernel_file, traced):
-    contiguous = STRIDED.format(strides="x").replace("view(3, 5).T", "view(5, 3)")
-    assert "note: every matrix of this run is contiguous" in traced(str(kernel_file(contiguous)))
-    assert "note:" not in traced(str(kernel_file(OWN.format(shift=""))))  # one axis: there is nothing to mix up
+def with_line(line: str) -> str:
+    return RIGHT.replace("    tl.store", f"    {line}\n    tl.store")
 
 
-def test_a_block_that_is_too_long_to_keep(kernel_file, traced):
-    long = OWN.format(shift="").replace("BLOCK=4", "BLOCK=1 << 15")
-    printed = traced(str(kernel_file(long)))
-    assert "reads a block of 32768 in x_ptr" in printed and "writes a block of 32768 in y_ptr" in printed
+#: A file, what is asked for, the exit status, and what is printed; after "not: ", what isn't.
+SHOWN = {
+    "strides": (STRIDED.format(strides="y"), "--pid 1", 0, [
+        "x_ptr 5×3 (1, 5) float32", "y_ptr 5×3 (3, 1) ", "reads 3 of 4 in x_ptr[1, 0:3]",
+        "writes 3 of 4 in y_ptr[1, 0:3] at offsets [3, 4, 5] the values [1, 6, 11]", "not: warning", "not: note:",
+    ]),
+    "strides of another tensor": (STRIDED.format(strides="x"), "--pid 1", 0, [  # each element is written once, inside
+        "writes 3 of 4 in y_ptr[0, 1], [2, 0], [3, 2]", "at offsets [1, 6, 11]",
+        "warning: {file}:11:1: program 0 of copy_kernel stores in y_ptr[0, 0], [1, 2], [3, 1]: its lanes are "
+        "5 elements apart, a stride of x_ptr, but y_ptr has shape (5, 3) and strides (3, 1)",
+    ]),
+    "all contiguous": (STRIDED.format(strides="x").replace("view(3, 5).T", "view(5, 3)"), "", 0, [
+        "note: every matrix of this run is contiguous",
+    ]),
+    "one axis": (RIGHT, "", 0, ["not: note:"]),  # there is nothing to mix up
+    "too long to keep": (RIGHT.replace("BLOCK=4", "BLOCK=1 << 15"), "", 0, [
+        "reads a block of 32768 in x_ptr", "writes a block of 32768 in y_ptr",
+    ]),
+    "a late program": (RIGHT.replace("(3,)", "(300,)"), "--pid 299", 0, ["Values are kept of the first programs only"]),
+    "printed": (RIGHT.replace("    mask =", '    tl.device_print("here", offsets)\n    mask ='), "", 0, [
+        "printed:", "(2, 0, 0) here: [ 8 9 10 11]",
+    ]),
+    "a program of one launch": (RIGHT + AGAIN.format(2, 8, 8), "--pid 2", 0, [
+        "program 2, line by line", "program 2 is not in this grid",
+    ]),
+    **{dtype: (with_line(f"y = x.to(tl.{dtype})").replace("2 * x,", "y,"), "--pid 2", 0, [f"y = {name} [8, "])
+       for dtype, name in (("float16", "float16"), ("bfloat16", "bfloat16"), ("float8e5", "fp8e5"))},
+    **{index: (with_line(f"x += {index}"), "", 1, [
+        "{file}:13:1: EXAMPLE fails: IndexError: the brackets after a block take only `:` and `None`",
+    ]) for index in ("x[0]", "x[1:3]", "x[None, :][0, :]", "x[BLOCK]", "x[n]", "x[mask]")},
+    **{f"torch.{name}": (with_line(f"x += torch.{name}"), "", 1, [
+        f"TypeError: torch.{name.partition('(')[0].rpartition('.')[2]} works on the host only: a kernel uses "
+        f"triton.language, as in {instead}",
+    ]) for name, instead in (("abs(x)", "tl.abs"), ("add(x, 1)", "tl.add"), ("where(x > 0, x, 0)", "tl.where"),
+                             ("nn.functional.relu(x)", "tl.maximum(x, 0.0)"))},
+    "outside": (OUTSIDE, "", 1, [
+        "{file}:13:1: program 2 of scale_kernel does a store outside a tensor: element 10 of y_ptr",
+        "program 2, line by line, up to the statement that fails:", "offsets = [8, 9, 10, 11]", "mask = [1, 1, 0, 0]",
+        "tl.store(y_ptr + offsets + 1, 2 * x, mask=mask) this statement fails", "(1 of 4 lanes are outside)",
+    ]),
+    "before it": (THIRD, "--pid 0", 1, ["program 0, line by line:", "writes 4 in y_ptr"]),
+    "after it": (THIRD, "--pid 2", 1, ["program 2 did not run: program 1 fails before it"]),
+    "the launch that fails": (LATER, "", 1, ["launch 1,", "program 2", "not: launch 0,"]),
+    "the one before": (LATER, "--launch 0", 1, ["launch 0,", "writes 40 bytes", "not: launch 1,"]),
+    "a name": (RIGHT.replace("mask = offsets < n", "mask = offset < n"), "", 1, [
+        "offsets = [0, 1, 2, 3]", "this statement fails", "EXAMPLE fails: NameError: name 'offset' is not defined",
+    ]),
+    "between launches": (RIGHT + "    raise ValueError('too late')\n", "", 1, [
+        "program 0, line by line:", "EXAMPLE fails: ValueError: too late", "not: this statement fails",
+    ]),
+    "no launch": ("def EXAMPLE():\n    pass\n", "", 1, ["{file}:6:1: EXAMPLE() launches no kernel"]),
+}  # fmt: skip
 
 
-def test_a_store_through_the_strides_of_another_tensor(kernel_file, traced):
-    """Each of its addresses is inside, and each element is written once."""
-    path = kernel_file(STRIDED.format(strides="x"))
-    printed = traced(path, "--pid", "1")
-    assert "writes 3 of 4 in y_ptr[0, 1], [2, 0], [3, 2]" in printed and "at offsets [1, 6, 11]" in printed
-    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
-    assert (
-        f"warning: {path}:{line}:1: program 0 of copy_kernel stores in y_ptr[0, 0], [1, 2], [3, 1]: its lanes are "
-        "5 elements apart, a stride of x_ptr, but y_ptr has shape (5, 3) and strides (3, 1)" in printed
-    )
+@pytest.mark.parametrize("source, words, status, said", SHOWN.values(), ids=SHOWN)
+def test_what_is_printed(kernel_file, traced, source, words, status, said):
+    path = kernel_file(source)
+    printed = " ".join(traced(path, *words.split(), status=status).split())
+    for text in said:
+        wanted = text.removeprefix("not: ")
+        assert (wanted.format(file=path) in printed) == (wanted == text), text
 
 
 def test_a_number_is_shown_as_the_kernel_gets_it(kernel_file, tmp_path, traced):
@@ -142,96 +182,6 @@ def test_a_number_is_shown_as_the_kernel_gets_it(kernel_file, tmp_path, traced):
     steps = data["launches"][0]["programs"][0][1]
     (eps,) = [data["pool"][values["eps"]] for _, values, _ in steps if "eps" in values]
     assert eps["t"] == "f4"
-
-
-@pytest.mark.parametrize("index", ["x[0]", "x[1:3]", "x[None, :][0, :]", "x[BLOCK]", "x[n]", "x[mask]"])
-def test_an_index_that_the_language_does_not_have(kernel_file, traced, index):
-    path = kernel_file(OWN.format(shift="").replace("    tl.store", f"    x += {index}\n    tl.store"))
-    printed = traced(path, status=1)
-    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if index in text)
-    assert f"{path}:{line}:1: EXAMPLE fails: IndexError: the brackets after a block take only `:` and `None`" in printed
-
-
-@pytest.mark.parametrize(
-    ("call", "instead"),
-    [
-        ("torch.abs(x)", ", as in tl.abs"),
-        ("torch.add(x, 1)", ", as in tl.add"),
-        ("torch.where(x > 0, x, 0)", ", as in tl.where"),
-        ("torch.nn.functional.relu(x)", ", as in tl.maximum(x, 0.0)"),
-    ],
-)
-def test_a_function_of_torch_in_a_kernel(kernel_file, capsys, call, instead):
-    path = kernel_file(OWN.format(shift="").replace("    tl.store", f"    x += {call}\n    tl.store"))
-    assert cli.main(["trace", str(path)]) == 1
-    name = re.search(r"(\w+)\(", call)[1]
-    said = f"TypeError: torch.{name} works on the host only: a kernel uses triton.language{instead}\n"
-    assert said in capsys.readouterr().out
-
-
-def test_an_unusual_dtype_is_named(kernel_file, capsys):
-    body = OWN.format(shift="").replace("2 * x,", "y,")
-    for dtype, name in (("float16", "float16"), ("bfloat16", "bfloat16"), ("float8e5", "fp8e5")):
-        cast = body.replace("    tl.store", f"    y = x.to(tl.{dtype})\n    tl.store")
-        cli.main(["trace", str(kernel_file(cast)), "--pid", "2"])
-        assert f"y = {name} [8, " in capsys.readouterr().out
-
-
-def test_what_a_kernel_prints_is_shown(kernel_file, traced):
-    source = OWN.format(shift="").replace("    mask =", '    tl.device_print("here", offsets)\n    mask =')
-    assert "(2, 0, 0)  here:  [ 8  9 10 11]" in traced(str(kernel_file(source))).partition("printed:")[2]
-
-
-def test_something_wrong_is_an_exit_status_and_a_line(kernel_file, traced):
-    path = kernel_file(OWN.format(shift=" + 1"))
-    printed = traced(path, status=1)
-    line = next(i for i, text in enumerate(path.read_text().split("\n"), 1) if "tl.store" in text)
-    assert f"{path}:{line}:1: program 2 of scale_kernel does a store outside a tensor: element 10 of y_ptr" in printed
-
-
-def test_the_program_that_goes_out_of_bounds_is_shown_up_to_the_access(kernel_file, capsys):
-    path = kernel_file(OWN.format(shift=" + 1"))
-    cli.main(["trace", str(path)])
-    printed = capsys.readouterr().out
-    assert "program 2, line by line, up to the statement that fails:" in printed
-    assert "offsets = [8, 9, 10, 11]" in printed and "mask = [1, 1, 0, 0]" in printed
-    end = [line.strip() for line in printed.split("\n") if line.strip()][-3:]
-    assert end[0].endswith("tl.store(y_ptr + offsets + 1, 2 * x, mask=mask)") and end[1] == "this statement fails"
-    assert "(1 of 4 lanes are outside)" in end[2]
-
-
-def test_other_programs_of_a_run_that_fails(kernel_file, traced):
-    path = kernel_file(OWN.format(shift=" + tl.where(tl.program_id(0) == 1, 10, 0)"))
-    printed = traced(path, "--pid", "0", status=1)
-    assert "program 0, line by line:" in printed and "writes 4 in y_ptr" in printed
-    assert "program 2 did not run: program 1 fails before it" in traced(path, "--pid", "2", status=1)
-
-
-def test_an_error_in_a_later_launch(kernel_file, traced):
-    example = "    scale_kernel[(3,)](torch.arange(10.0), torch.empty(10), 10, BLOCK=4)\n"
-    path = kernel_file(OWN.format(shift="") + example.replace("10, BLOCK", "11, BLOCK"))
-    printed = traced(path, status=1)
-    assert "launch 1," in printed and "launch 0," not in printed and "program 2" in printed
-    printed = traced(path, "--launch", "0", status=1)
-    assert "launch 0," in printed and "launch 1," not in printed and "writes 40 bytes" in printed
-
-
-def test_any_error_in_a_kernel_is_shown_where_it_stands(kernel_file, traced):
-    path = kernel_file(OWN.format(shift="").replace("mask = offsets < n", "mask = offset < n"))
-    printed = traced(path, status=1)
-    assert "offsets = [0, 1, 2, 3]" in printed and "this statement fails" in printed
-    assert "EXAMPLE fails: NameError: name 'offset' is not defined" in printed
-
-
-def test_an_error_between_launches_leaves_what_ran(kernel_file, traced):
-    printed = traced(str(kernel_file(OWN.format(shift="") + "    raise ValueError('too late')\n")), status=1)
-    assert "program 0, line by line:" in printed and "EXAMPLE fails: ValueError: too late" in printed
-    assert "this statement fails" not in printed
-
-
-def test_an_example_without_a_launch_is_a_problem(kernel_file, traced):
-    path = kernel_file("def EXAMPLE():\n    pass\n")
-    assert f"{path}:6:1: EXAMPLE() launches no kernel" in traced(path, status=1)
 
 
 def test_without_a_run_to_show_the_html_is_left_out_and_the_bug_reported(kernel_file, tmp_path, capsys):
@@ -291,17 +241,6 @@ def test_a_program_that_is_none(kernel_file, capsys):
     with pytest.raises(SystemExit):
         cli.main(["trace", "x.py", "--pid", "one"])
     assert "'one' isn't a program: write 13, or 1,0" in capsys.readouterr().err
-
-
-def test_a_program_that_only_one_launch_has(kernel_file, traced):
-    again = "    scale_kernel[(2,)](torch.arange(8.0), torch.empty(8), 8, BLOCK=4)\n"
-    printed = traced(str(kernel_file(OWN.format(shift="") + again)), "--pid", "2")
-    assert "program 2, line by line" in printed and "program 2 is not in this grid" in printed
-
-
-def test_values_that_are_not_kept(kernel_file, traced):
-    path = kernel_file(OWN.format(shift="").replace("(3,)", "(300,)"))
-    assert "Values are kept of the first programs only" in traced(path, "--pid", "299")
 
 
 def test_the_run_comes_before_the_numbers_that_it_contradicts(kernel_file, tmp_path, capsys, monkeypatch):

@@ -33,36 +33,6 @@ RIGHT = dict(
 )
 
 
-def found(record, **changes):
-    path, recording = record(PRODUCT.format(**RIGHT | changes))
-    assert recording.data["error"] is None
-    return [str(problem).split("\n")[0] for problem in faults.wrong_in_the_run(path, recording)]
-
-
-def test_a_right_product_is_left_alone(record):
-    assert found(record) == []
-
-
-def test_a_loop_that_skips_its_tail(record):
-    of_x, of_y = found(record, rounds="K // B")
-    assert "no program of product_kernel reads x_ptr[0, 8] (5 of 45 elements are left out" in of_x
-    assert "all from 8 on along axis 1): does a loop end too early" in of_x and ":14:" in of_x
-    assert "reads y_ptr[8, 0] (3 of 27 elements" in of_y and ":15:" in of_y
-
-
-@pytest.mark.parametrize(
-    "changes, line, reason",
-    [
-        (dict(y="k[:, None] * syn + n[None, :] * syk"), 15, "as if two strides were swapped, but y_ptr has shape"),
-        (dict(x="m[:, None] * syk + k[None, :] * syn"), 14, "3 elements apart, a stride of y_ptr, but x_ptr has shape"),
-        (dict(x="m[:, None] * szm + k[None, :] * szn"), 14, "3 elements apart, a stride of y_ptr"),
-    ],
-)  # fmt: skip
-def test_a_load_through_swapped_strides(record, changes, line, reason):
-    (problem,) = found(record, **changes)
-    assert reason in problem and f":{line}:" in problem
-
-
 def test_what_lengths_choose_may_stay_unread(record):
     source = """
         @triton.jit
@@ -101,33 +71,46 @@ def EXAMPLE():
 """
 
 
-def test_the_nan_of_a_missing_other_is_followed_to_its_birth(record):
-    x = "torch.arange(1.0, 16.0).view(3, 5)"
-    path, recording = record(SHARES.format(other="", x=x))
-    (problem,) = faults.wrong_in_the_run(path, recording)
-    assert problem.line == 14 and "stores NaN in y_ptr[0, 0]" in problem.message
-    assert "The first NaN that counts is total, in `total = tl.sum(doubled, axis=0)`" in problem.message
-    assert "the load of x_ptr in line 12, which masks lanes off and has no `other`" in problem.message
-    path, recording = record(SHARES.format(other=", other=0.0", x=x))
-    assert faults.wrong_in_the_run(path, recording) == faults.warnings(recording) == []
+WRONG_STRIDE = "3 elements apart, a stride of y_ptr"
+OTHER = ", other=0.0"
+AFTER = "torch.arange(1.0, 16.0).view(3, 5)"
+#: A file; line and words of each mistake in it, and of each warning.
+FOUND = {
+    "right": (PRODUCT.format(**RIGHT), [], []),
+    "a tail": (PRODUCT.format(**RIGHT | dict(rounds="K // B")), [
+        (14, r"no program of product_kernel reads x_ptr\[0, 8\] \(5 of 45 elements are left out"
+             r".*all from 8 on along axis 1\): does a loop end too early"),
+        (15, r"reads y_ptr\[8, 0\] \(3 of 27 elements"),
+    ], []),
+    "two strides": (PRODUCT.format(**RIGHT | dict(y="k[:, None] * syn + n[None, :] * syk")), [
+        (15, "as if two strides were swapped, but y_ptr has shape"),
+    ], []),
+    "of y": (PRODUCT.format(**RIGHT | dict(x="m[:, None] * syk + k[None, :] * syn")), [
+        (14, f"{WRONG_STRIDE}, but x_ptr has shape"),
+    ], []),
+    "of z": (PRODUCT.format(**RIGHT | dict(x="m[:, None] * szm + k[None, :] * szn")), [(14, WRONG_STRIDE)], []),
+    "NaN of a missing other": (SHARES.format(other="", x=AFTER), [
+        (14, r"stores NaN in y_ptr\[0, 0\].*The first NaN that counts is total, in `total = tl.sum\(doubled, axis=0\)`"
+             ".*the load of x_ptr in line 12, which masks lanes off and has no `other`"),
+    ], []),
+    "with other": (SHARES.format(other=OTHER, x=AFTER), [], []),
+    "NaN of arithmetic": (SHARES.format(other=OTHER, x="torch.zeros(3, 5)"), [], [
+        (15, "The first NaN that counts is share, in `share = doubled / total`"),
+    ]),
+    "NaN of before": (SHARES.format(other="", x="torch.full((3, 5), float('nan'))"), [], []),
+    "lanes that nothing depends on": (
+        SHARES.format(other="", x="torch.ones(3, 5)").replace("doubled / total", "doubled + 1"), [], None,
+    ),
+}  # fmt: skip
 
 
-def test_a_nan_that_arithmetic_makes_is_a_warning(record):
-    path, recording = record(SHARES.format(other=", other=0.0", x="torch.zeros(3, 5)"))
-    assert faults.wrong_in_the_run(path, recording) == []
-    (warning,) = faults.warnings(recording)
-    assert warning.line == 15 and "The first NaN that counts is share, in `share = doubled / total`" in warning.message
-
-
-def test_a_nan_that_was_there_before_is_no_news(record):
-    path, recording = record(SHARES.format(other="", x="torch.full((3, 5), float('nan'))"))
-    assert faults.wrong_in_the_run(path, recording) == faults.warnings(recording) == []
-
-
-def test_masked_lanes_that_no_result_depends_on_may_be_undefined(record):
-    source = SHARES.format(other="", x="torch.ones(3, 5)").replace("doubled / total", "doubled + 1")
+@pytest.mark.parametrize("source, mistakes, warnings", FOUND.values(), ids=FOUND)
+def test_what_is_found(record, source, mistakes, warnings):
     path, recording = record(source)
-    assert faults.wrong_in_the_run(path, recording) == []
+    for found, wanted in (faults.wrong_in_the_run(path, recording), mistakes), (faults.warnings(recording), warnings):
+        if wanted is not None:
+            assert [problem.line for problem in found] == [line for line, _ in wanted]
+            assert all(re.search(words, problem.message, re.S) for problem, (_, words) in zip(found, wanted)), found
 
 
 def test_they_are_an_exit_status(kernel_file, in_process, capsys):
