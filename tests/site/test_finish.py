@@ -193,7 +193,7 @@ def test_llms_txt_lists_every_page_once(site):
 
 
 EXTENSIONS = ["admonition", "tables", "pymdownx.details", "pymdownx.superfences", "pymdownx.tabbed"]
-ANSWER = "Before.\n\n<details>\n<summary>Answer</summary>\n\n```python\nx = 1\n```\n\n</details>\n\nAfter."
+ANSWER = "Before.\n\n<details>\n<summary>Answer</summary>\n\n```text\nx = 1\n```\n\n</details>\n\nAfter."
 TABLE = '<details class="bench-data"><summary>Data</summary><table><thead><tr><th>a</th><th>b</th></tr></thead>'
 TABLE += "<tbody><tr><td>1 &lt; 2</td><td>x|y</td></tr></tbody></table></details><figure><svg>…</svg></figure>"
 LINKS = (
@@ -208,7 +208,8 @@ COPIED = {
        for kind in ("tip", "success", "example")},
     "results": (TABLE, "**Data**\n\n| a | b |\n| --- | --- |\n| 1 < 2 | x\\|y |"),
     "a helper": (kernel_page.HELPER.replace("<code />", "<code>def f(x):\n    return x</code>"),
-                 "> ```python\n> def f(x):\n>     return x\n> ```"),
+                 "> **`{name}` from {file}**\n>\n> ```python\n> def f(x):\n>     return x\n> ```\n>\n"
+                 "> [{path}, line {line}]({blob}#L{line})"),
     "links": (LINKS, "[a](../x/index.md#y) [b](../index.md) [c](x.py) [d](https://a.org/) [e](#e)"),
 }  # fmt: skip
 
@@ -217,7 +218,7 @@ COPIED = {
 def test_what_a_copy_says(text, copy):
     options = {"pymdownx.tabbed": {"alternate_style": True}}
     page = text if text[0] == "<" else markdown.markdown(text, extensions=EXTENSIONS, extension_configs=options)
-    assert copy in re.sub(r"\n{3,}", "\n\n", markdown_copies.converted(page))
+    assert copy == re.sub(r"\n{3,}", "\n\n", markdown_copies.converted(page))
 
 
 # One style sheet
