@@ -26,8 +26,13 @@ each key adds them up in the order of the queries. The same bits come out each t
 
 **What it costs.** A selected pair takes one product of all heads forward, and four backward: the scores again in both
 orientations, and one for each of two gradients. The rows are float32, 512 bytes a pair with 128 numbers, written once
-and read once. They are made for so many queries at a time, one at least, that they take at most 256 MiB. This kernel
-hasn't been measured on a card yet, so this page has no times.
+and read once. They are made for so many queries at a time, one at least, that they take at most 256 MiB. On an H200
+1024 queries that have selected 2048 keys each take [[bench: indexer_loss/1024x8192x2048x64/forward/ms]] forward and
+[[bench: indexer_loss/1024x8192x2048x64/backward/ms]] backward. PyTorch, which gathers the keys first, takes
+[[bench: indexer_loss/1024x8192x2048x64/forward/PyTorch, keys gathered.ms]] and
+[[bench: indexer_loss/1024x8192x2048x64/backward/PyTorch, keys gathered.ms]]; compiled it is
+[[bench: indexer_loss/1024x8192x2048x64/forward/torch.compile.ms]] and
+[[bench: indexer_loss/1024x8192x2048x64/backward/torch.compile.ms]].
 
 **Contract.** `q` is (M, H, D) and `k` is (S, D), both float32, float16 or bfloat16, `weights` (M, H) float32, H and D
 from 1 to 128; `indices` (M, K) int32, −1 anywhere for "none"; a key that is listed twice counts twice. `target` is (M,

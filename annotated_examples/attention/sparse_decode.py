@@ -14,8 +14,14 @@ A list of 2048 keys is short work for a card, and with one program for each toke
 list is divided into parts, as [the cache of decode](decode.py) is, and the parts are merged by their log-sum-exps.
 
 **What it costs.** As much as decoding from latents with so many keys, 1152 bytes a key in bfloat16, however long the
-sequence is. With 128 heads it is 242 operations a byte. This kernel hasn't been measured on a card yet, so this page
-has no times.
+sequence is. With 128 heads it is 242 operations a byte. On an H200 64 tokens with 128 heads and 2048 keys each take
+[[bench: sparse_decode/64x128x262144x2048/forward/ms]], and with 16 heads
+[[bench: sparse_decode/64x16x262144x2048/forward/ms]]. PyTorch, which gathers the keys first, takes
+[[bench: sparse_decode/64x128x262144x2048/forward/PyTorch, keys gathered.ms]] and
+[[bench: sparse_decode/64x16x262144x2048/forward/PyTorch, keys gathered.ms]].
+
+**Where it falls behind.** One token with 128 heads takes [[bench: sparse_decode/1x128x65536x2048/forward/ms]], and what
+`torch.compile` makes of gathering [[bench: sparse_decode/1x128x65536x2048/forward/torch.compile.ms]].
 
 **Contract.** `q` is (B, H, W), or (B, T, H, W) for the T newest tokens of each sequence; `cache` is (pages, page_size,
 W), page_size any number; both float32, float16 or bfloat16, any strides. `slots` is (B, K) or (B, T, K), int32 or

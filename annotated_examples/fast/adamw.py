@@ -6,7 +6,12 @@ card that one waits for, but the host. This file is about both.
 
 **What it costs.** 28 bytes for a float32 parameter, as in the lesson. Memory is fast if a thread moves 16 bytes at a
 time. The lesson's threads move 4, because two things aren't known when its kernel is compiled: whether an address from
-the table is divisible by 16, and where the mask ends. This page has no times yet.
+the table is divisible by 16, and where the mask ends. On an H200 a step of 124 million parameters in 148 tensors takes
+[[bench: adamw/148x837000/forward/ms]], [[bench: adamw/148x837000/forward/share]] of the speed of a copy; the lesson
+takes [[bench: adamw/148x837000/forward/lesson.ms]] and PyTorch's fused step
+[[bench: adamw/148x837000/forward/eager.ms]]. With 512 tensors of 2048 numbers it is
+[[bench: adamw/512x2048/forward/ms]], [[bench: adamw/512x2048/forward/lesson.ms]] and
+[[bench: adamw/512x2048/forward/eager.ms]].
 
 [[figure: optimizers/vectors]]
 
