@@ -11,10 +11,11 @@ scores that are read here and there in a row of 65536, let the 96th largest be t
 exceed it, which are 3072 scores.
 
 **Why the result is exact all the same.** At the end it is known how many scores have exceeded the bound. If `k` or more
-have, the `k` best are among them, whatever the guess was worth. If fewer have, the bound was too high, and the row is
-read again without one. And when the list is full, it is cut down to its own `k` best. Of all that was seen so far these
-are the best, so whatever comes later must exceed the last of them: of equal scores the earlier one comes first. That is
-the next bound, and this one isn't a guess. So a sample that misleads costs time, and never a key.
+have, the `k` best, [[tag: IX-keep]], are among them, whatever the guess was worth. If fewer have, the bound was too
+high, and the row is read again without one. And when the list is full, it is cut down to its own `k` best. Of all that
+was seen so far these are the best, so whatever comes later must exceed the last of them: of equal scores the earlier
+one comes first. That is the next bound, and this one isn't a guess. So a sample that misleads costs time, and never a
+key.
 
 [[figure: indexer/plateau]]
 
@@ -23,7 +24,8 @@ that reads them takes about 23 instructions for a score. On an H200 4096 rows of
 [[bench: select_keys/4096x65536/forward/ms]], [[bench: select_keys/4096x65536/forward/share]] of the speed of a copy,
 where the lesson takes [[bench: select_keys/4096x65536/forward/lesson.ms]] and `torch.topk`
 [[bench: select_keys/4096x65536/forward/torch.topk.ms]]. For 64 rows it is [[bench: select_keys/64x65536/forward/ms]],
-[[bench: select_keys/64x65536/forward/lesson.ms]] and [[bench: select_keys/64x65536/forward/torch.topk.ms]].
+[[bench: select_keys/64x65536/forward/lesson.ms]] and [[bench: select_keys/64x65536/forward/torch.topk.ms]]. (Measured
+before the loads of a warp were neighbours in every release of Triton, and not yet since then.)
 
 **Contract.** That of the lesson.
 """
