@@ -203,18 +203,16 @@ def inputs(shape, dtype, device):
 
 
 def reference(q, k, v, g, beta):
-    """A head at a time: a chunk has a decay for each pair of tokens and each channel."""
+    """A sequence and some heads at a time: each step's state is kept for the backward pass, and in float64 each token
+    is a step."""
     from torch.utils.checkpoint import checkpoint
 
     from annotated_examples.recurrences.kda import kda_reference
 
-    batches = []
-    for b in range(len(q)):
-        heads = []
-        for h in range(v.shape[2]):
-            one = [x[b : b + 1, :, h : h + 1] for x in (q, k, v, g, beta)]
-            heads.append(checkpoint(kda_reference, *one, use_reentrant=False))
-        batches.append(torch.cat(heads, dim=2))
+    batches, heads = [], max(1, 2**16 // q.shape[1])
+    for one in zip(*(x.split(1) for x in (q, k, v, g, beta))):
+        parts = zip(*(x.split(heads, dim=2) for x in one))
+        batches.append(torch.cat([checkpoint(kda_reference, *part, use_reentrant=False) for part in parts], dim=2))
     return torch.cat(batches)
 
 
