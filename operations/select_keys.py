@@ -17,11 +17,18 @@ DERIVATION = "indexer"
 
 # ---------------------------------------------------------------- public functions
 WINDOWS = {"start": "queries: int32 below 3", "end": "queries: int32 below keys"}
+
+
+def long_row():
+    """Of few long rows each is shared by many programs of the fast version."""
+    return {"logits": torch.randn(1, 2**14)}
+
+
 PUBLIC = [
     Public(
         "select_keys",
         {"logits": "queries keys", "k": (3, 40)} | WINDOWS,
-        at=(9, 300), differentiable=False, calls=[dict(k=20)], batch={"queries": ""},
+        at=(9, 300), differentiable=False, calls=[dict(k=20), dict(k=30, inputs=long_row)], batch={"queries": ""},
     )
 ]  # fmt: skip
 
