@@ -32,7 +32,9 @@ and takes [[bench: mla/1x128x4096x128x64x128/forward/flash-2 (SDPA), v padded.ms
 **Contract.** `q_nope` and `k_nope` are (B, H, T, D) and (B, H, S, D), `q_pe` is (B, H, T, E), **`k_pe` is (B, S, E)**,
 without heads, `v` is (B, H, S, V). float32, float16 or bfloat16, any strides: `k_nope` and `v` may be the two halves of
 one tensor. D and V are 1 to 256, E is 0 to 64. With `causal` the last query sees all keys. `q_pe` and `k_pe` arrive
-rotated. Scores and sums are float32. A row that sees no key is 0. A NaN reaches what PyTorch's products let it reach.
+rotated. Scores and sums are float32. A row that sees no key is 0. A NaN among the scores that a query sees makes its
+row NaN. But 0 · NaN is NaN: one in a value may also reach queries that don't see it, and in the backward pass so may
+one in a key, a query or an upstream gradient.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python

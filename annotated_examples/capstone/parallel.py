@@ -37,7 +37,8 @@ from annotated_examples.distributed.vocab_parallel_cross_entropy import vocab_pa
 # ## Every option in one place
 #
 # Dropout is off: ranks with different sequences wouldn't drop the elements that one process does, and nothing could be
-# compared. (For a run of your own, give each rank of `ddp` and `fsdp` its own seed, and those of `tp` the same.)
+# compared. (For a run of your own, pass the model a `step`, of which its dropout makes the seeds: in `ddp` and `fsdp`
+# another number on each rank, such as `step * world + rank`, in `tp` the same on all.)
 @dataclasses.dataclass(frozen=True)
 class Options:
     """`sequences` a step, of all ranks together. A multiple of the ranks must be `sequences` for `ddp` and `fsdp`, and
@@ -97,7 +98,7 @@ def parameter(values, cut):
 
 
 # Queries, keys and values are rows of one weight, and so are the two halves of the gated unit: each of these parts is
-# cut by itself. (Cut as a whole, rank 0 would have all the queries.)
+# cut by itself. (Cut as a whole, rank 0 would have mostly queries.)
 def rows_of(weight, rank, world, parts):
     return torch.cat([part.chunk(world)[rank] for part in weight.split(parts)])
 

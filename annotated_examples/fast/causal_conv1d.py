@@ -179,8 +179,8 @@ def causal_conv1d_forward_kernel(
 
 # ## 3. Backward: each slope is computed once
 #
-# What was slow? An input was read by $W$ outputs, so its gradient needs the gradients of $W$ sums, and each of those
-# needs a sum of $W$ taps and an exponential. The lesson computes all of them anew for every input. With four taps and
+# What was slow? An input was read by up to $W$ outputs, so its gradient needs the gradients of $W$ sums, and each of
+# those needs a sum of $W$ taps and an exponential. The lesson computes all of them for every input. With four taps and
 # a SiLU that is five sums for each element: four for the input's gradient, and one for the filter's. Here it is one,
 # and three more for each chunk.
 #

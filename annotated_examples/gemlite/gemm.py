@@ -12,7 +12,7 @@ Each weight comes from its integer, a zero point and a scale that a whole group 
 
 [[eq: QM-mode3]]
 
-**What it costs.** With one row and four bits, an `N = K = 8192` product reads 33.5 MB of words and does 134 million
+**What it costs.** With one row and four bits, an `N = K = 8192` product reads 33.6 MB of words and does 134 million
 operations: it is memory-bound. With 4096 rows the same weights are used 4096 times: it is compute-bound, and unpacking
 is pure extra work. Where is the boundary? A byte of words holds two weights, which are used in `4 * M` operations. An
 H200 does about 200 operations in the time it takes to read a byte, so the boundary is at about fifty rows.

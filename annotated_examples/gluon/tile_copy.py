@@ -171,7 +171,7 @@ def copy_ring_kernel(
     count = gl.cdiv(tiles - first, gl.num_programs(0))
 
     # Fill the ring. `pred` is a switch: where it is false nothing happens, and no bytes are announced either. Both
-    # lines need it. An announcement without its copy is a wait that never ends.
+    # lines have it. After an announcement without its copy a wait would never end.
     for s in gl.static_range(STAGES):
         tile = first + s * gl.num_programs(0)
         mbarrier.expect(full.index(s), x_desc.block_type.nbytes, pred=s < count)

@@ -13,13 +13,13 @@ which the filter isn't turned round. Usually a SiLU follows, [[tag: CC-silu]].
 
 [[figure: recurrences/taps]]
 
-Each input is read by $W$ outputs, so its gradient collects from $W$ of them, with the filter the other way round:
+Each input is read by up to $W$ outputs, so its gradient collects from these, with the filter the other way round:
 [[tag: CC-dx]]. The filter's gradient is a sum over all tokens, [[tag: CC-dw]].
 
 **What it costs.** Forward moves 4 bytes an element in bfloat16, and the $W - 1$ other loads of an element come from the
 cache. Backward reads `dy` and `x` and writes `dx`, 6 bytes. There are about $2W$ operations an element forward and
-$2 W^2$ backward, where sums are computed again. With $W = 4$ the floor is a copy, of whose speed this lesson reaches
-[[bench: causal_conv1d/8x4096x4096/forward/lesson.share]] and
+$2 W^2 + 6W$ backward, where a SiLU's sums are computed again. With $W = 4$ the floor is a copy, of whose speed this
+lesson reaches [[bench: causal_conv1d/8x4096x4096/forward/lesson.share]] and
 [[bench: causal_conv1d/8x4096x4096/backward/lesson.share]].
 
 **Contract.** `x` is (B, T, D), float32, float16 or bfloat16, any strides; `weight` (D, W) with W from 2 to 8, `bias`

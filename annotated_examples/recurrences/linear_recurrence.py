@@ -30,12 +30,12 @@ memory from one warp to the other. So this lesson reaches
 channels: 64 programs for a single sequence of 2048 channels, which isn't enough to fill a large card.
 
 **Contract.** `a` and `x` are (B, T, D) with any strides, `x` float32, float16 or bfloat16, `a` of its dtype or float32.
-A gate may be any number, negative and 0 too; but the product of the gates of 64 tokens must fit into float32. Where it
-doesn't, or a gate is infinite, the parts of a tile may be infinities that cancel: NaN instead of an infinity. A gate of
-0 resets a channel whose state is finite. States are float32, (B, D). All arithmetic is float32. The result is rounded
-to the dtype of `x` and the state isn't: a sequence in one call gives what its pieces give when the state is handed on,
-up to rounding. No input is written to, and the same call gives the same bits. In packed form, (total, D), rows behind
-the last sequence are 0.
+A gate may be any number, negative and 0 too; but the product of the gates of up to 64 tokens must fit into float32.
+Where it doesn't, or a gate is infinite, the parts of a tile may be infinities that cancel: NaN instead of an infinity.
+A gate of 0 resets a channel whose state is finite. States are float32, (B, D). All arithmetic is float32. The result is
+rounded to the dtype of `x` and the state isn't: a sequence in one call gives what its pieces give when the state is
+handed on, up to rounding. No input is written to, and the same call gives the same bits. In packed form, (total, D),
+rows behind the last sequence are 0.
 """
 
 from academy.runtime import autograd, checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -54,8 +54,8 @@ from annotated_examples.common.sequences import new_rows, sequences_contract, st
 #
 # The loop, in float32 or float64. Why not $h = A \cdot \text{cumsum}(x / A)$, with $A$ the product of the gates? That
 # is the same in exact arithmetic, and needs no loop in PyTorch. But with gates of 0.5 and inputs of 1 it is infinite
-# from token 126 on, where the sum of the quotients leaves float32, and NaN from token 149 on, where the product becomes
-# 0.
+# from the 127th token on, where the sum of the quotients leaves float32, and NaN from the 150th on, where the product
+# becomes 0.
 def linear_recurrence_reference(a, x, initial_state=None, *, return_final_state=False):
     precise = torch.promote_types(x.dtype, torch.float32)
     h = torch.zeros_like(x[:, 0], dtype=precise) if initial_state is None else initial_state.to(precise)
