@@ -2,7 +2,8 @@ r"""
 # Flash attention backward, fast
 
 The backward pass of [fast flash attention](flash_attention.py), with the results of the
-[lesson's](../attention/flash_attention.py). It recomputes the scores tile by tile, and makes four products of each:
+[lesson's](../attention/flash_attention.py). It recomputes the scores tile by tile, one product, and has four more to
+make of each tile, with the gradient of the probabilities inside dS:
 
 [[eq: AT-dS]]
 
@@ -26,8 +27,9 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens:
 | 3. one kernel, five products | [[bench: flash_attention/ladder/one pass/backward_ms]] |
 | cuDNN | [[bench: flash_attention/ladder/cuDNN, backward/backward_ms]] |
 
-1. As forward: tiles by descriptor, powers of 2, full tiles without a mask, the longest tiles first. There are two
-   kernels as in the lesson, one for dQ and one for dK and dV.
+1. As forward: tiles by descriptor, powers of 2, full tiles without a mask, the longest tiles first. (The factor log₂e
+   is in the exponent only. P is the same number, and so are dS and all gradients.) There are two kernels as in the
+   lesson, one for dQ and one for dK and dV.
 2. The kernel for the keys needs two numbers of each query, its log-sum-exp and its D. Threads loaded them one by one;
    now the TMA unit brings them for a whole tile at once. And a score is compared with the ends of what its row sees,
    which are computed once per row.
@@ -297,7 +299,7 @@ def attention_backward_keys_kernel(
         return
     VARLEN: tl.constexpr = lengths[0] is not None
     entry = 0 if VARLEN else b
-    # In one pass, rows past the last key would be added to dQ: zero and mask them, for all queries. (A score of 0
+    # In one pass, rows past the last key would add to dQ: so they are zeroed, and masked for all queries. (A score of 0
     # makes P = exp(−lse), which may be infinite, and infinity · 0 is NaN.) With two kernels these rows aren't stored.
     CLEAR: tl.constexpr = VARLEN and dq_ptr is not None
     offs_n = start_n + tl.arange(0, BLOCK_N)

@@ -105,9 +105,9 @@ def dequantize_fp8_reference(q, scale, dtype=torch.float32):
 # One program takes one row, in chunks, in two passes as in [rmsnorm](../classics/rmsnorm.py): the scale must be known
 # before the first element can be rounded.
 #
-# With a seed it rounds **stochastically**, up or down by chance, which is right on average ([[tag: F8-sr]]). Above
-# 2⁻⁶ codes of `e4m3` are further apart from each power of two to the next; below, they keep the distance of 2⁻⁹.
-# `to_fp8` treats both cases:
+# With a seed it rounds **stochastically**, up or down by chance, which is right on average ([[tag: F8-sr]]), if each
+# step of a training has its own. Above 2⁻⁶ the distance of neighbouring codes of `e4m3` doubles at each power of two;
+# below, it is always 2⁻⁹. `to_fp8` treats both cases:
 #
 # [[figure: fp8/stochastic_codes]]
 #

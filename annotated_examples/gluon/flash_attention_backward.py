@@ -177,7 +177,7 @@ def queries_of(step, head, sizes):
 #
 # **The next ticket** is taken as late as possible: with the last step of a tile. The others are told through shared
 # memory. It needs no barrier: the groups read it after they have waited for that step. `STAGES + 2` places take turns.
-# A place is used again only when two more steps are done, and the second can't be before all have read the number.
+# A place is used again only after two more steps; the second isn't done before all groups have read the number.
 @gluon.jit
 def load_partition(
     descs, lse2_ptr, delta_ptr, next_ptr, t, bufs, bars, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr,
@@ -285,8 +285,8 @@ def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
 #
 # Products are waited for in the order of their issue, dV, dQ, dK: so dQ is stored while dK is still being computed.
 #
-# **The fence comes last**, because the TMA unit reads what threads have written. Right before a wait for products, it
-# would make the assembler of CUDA 12.8 crash, which Triton 3.6 and 3.7 bring along.
+# [Of the two fences](tile_copy.py) the first is for the tensor cores, which read dS, the last for the TMA unit, which
+# reads dQ. Right before a wait for products it would make the assembler of CUDA 12.8 (Triton 3.6 and 3.7) crash.
 @gluon.jit
 def step(
     dk, dv, i, first_key, first_query, masked, S, factor, bufs, bars,

@@ -8,7 +8,8 @@ With experts there are `E` pairs of matrices, and a token goes through those of 
 [[eq: ME-h]]
 
 That is the gate; up is the same with a second matrix. The expert's result is the activated row, times a third one.
-A token's result is the sum over its rows, with the router's weights: [[tag: ME-o]].
+A token's result is the sum over its rows, with the router's weights: [[tag: ME-o]]. The weight can't go in before: the
+activation of half a row isn't half the activated row.
 
 With [grouped products](grouped_matmul.py) that is soon written: gather the rows, multiply, activate, multiply, scatter.
 But each of these steps takes all rows through memory again. Here the gathering is in the loads of the first product,

@@ -8,8 +8,11 @@ cores:
 
 [[eq: MX-product]]
 
-This is how gpt-oss runs its experts. It differs from [packed integers](../gemlite/gemm.py) in what a code means: there
-is no zero point, scales are powers of two, and the codes are denser near zero, where most weights are.
+The sixteen numbers of four bits, and which weight is in which half of a byte, are in [microscaling](microscaling.py);
+what the threads' registers hold, and how few instructions can turn codes into numbers, in [the fast
+version](../fast/mx_matmul.py). This is how gpt-oss runs its experts. It differs from [packed
+integers](../gemlite/gemm.py) in what a code means: there is no zero point, scales are powers of two, and the codes are
+denser near zero, where most weights are.
 
 [[figure: mx/product]]
 

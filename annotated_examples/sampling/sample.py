@@ -253,10 +253,12 @@ def filter_kernel(
 # a search in it. Here the tokens run an **exponential race** instead: each one's time is exponentially distributed, the
 # likelier the token the shorter, and the first one wins. On a logarithmic scale the race is a sum: the logit, and a
 # noise that is named after Gumbel, [[tag: SA-s]]. There is no sum over the row, only a maximum, and it doesn't matter
-# in what order the tokens are looked at.
+# in what order the tokens are looked at. (The temperature divides the logit only: it makes some tokens likelier, and
+# the race is run as ever.)
 #
 # The random words are those of [dropout](../classics/dropout.py): counter `c` gives the words of four neighbours, and a
-# token takes one of them. Each row begins with a counter of its own.
+# token takes one of them. Each row begins with a counter of its own. A counter knows nothing of chunks: if it did, the
+# size of a chunk would decide which token is drawn.
 @triton.jit
 def noise_of_tokens(seed, row, offs_v, V):
     counter = row * tl.cdiv(V, 4) + offs_v // 4

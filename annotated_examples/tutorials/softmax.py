@@ -14,7 +14,7 @@ Going back, every element of a row needs one number that depends on the whole ro
 The arithmetic takes less time than that, so no version is faster than `bytes / bandwidth`. Written as five PyTorch
 operations (maximum, difference, exponential, sum, quotient), it takes eight passes over memory: each operation reads
 the whole matrix, and three of them write one back. This kernel is *fused*: one program does all steps on a row, in
-registers. It makes two passes over its row, but a row that isn't too long is still in a cache the second time.
+registers. It reads its row twice, but a row that isn't too long is still in a cache the second time.
 At 8192 x 32000 in bfloat16 the eight passes take [[bench: softmax/ladder/elementwise/forward_ms]],
 PyTorch's own softmax takes [[bench: softmax/8192x32000/forward/eager.ms]], and this kernel
 [[bench: softmax/8192x32000/forward/lesson.ms]]. [The fast version](../fast/softmax.py) shows, step by measured step,

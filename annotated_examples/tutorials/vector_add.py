@@ -98,8 +98,8 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):  # three v
 # Why 1024? Divided among 128 threads, that is eight elements for each: in float32 two loads of 16 bytes, the most that
 # one load instruction of a thread fetches on an H200. (Blackwell has one of 32 bytes, too.)
 #
-# `@replayed` changes nothing that can be seen. On a GPU this function takes longer than its kernel, if the vectors are
-# short. So what it does is written down, and done again for the next vectors of the same kind:
+# `@replayed` doesn't change the result. On a GPU this function takes longer than its kernel, if the vectors are short.
+# So `@replayed` notes what it launches, and launches the same for the next vectors of this kind, without running it:
 # [What a call costs](../../docs/guides/what-a-call-costs.md).
 @replayed
 def vector_add_forward(x, y, *, BLOCK=1024):
@@ -184,7 +184,7 @@ def vector_add(x, y):
 #
 # The last lines run when the file is a script. `script.main` compares the public function with the reference, with the
 # inputs that `operations/vector_add.py` says it takes. Lessons whose reference spells the steps out also pass
-# `pytorch=`, PyTorch's own operation. The kernel's error may then be as large as that operation's, within a margin.
+# `pytorch=`, PyTorch's own operation. The kernel's error may then be twice as large as that operation's.
 def EXAMPLE():
     x = torch.arange(10, dtype=torch.float32, device=device.DEVICE)
     vector_add_forward(x, 10 * x, BLOCK=4)

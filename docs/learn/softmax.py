@@ -59,8 +59,8 @@ print("quotients:   ", (exponentials / exponentials.sum()).tolist())
 #
 # [[eq: SM]]
 #
-# Now the largest exponential is 1. The sum is at least 1, so it can't overflow and can't vanish. The price is one more
-# step: the row's maximum has to be found first.
+# Now the largest exponential is 1. The sum is at least 1, so it can't overflow and can't vanish. (But for a row of −∞
+# only: ∞ − ∞ is NaN, in PyTorch, too.) The price is one more step: the row's maximum has to be found first.
 
 # %%
 shifted = torch.exp(scores - scores.max())

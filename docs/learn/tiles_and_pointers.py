@@ -129,10 +129,10 @@ read_tile(x, row, column, strides)
 #   `tl.program_id(1)` along the second.
 # - `&` joins two masks: a lane is on where both are true. An element of a tile exists if its row does and its column does.
 # - `tl.dot(x, y, acc)` multiplies two tiles as matrices and adds the product to `acc`. On a GPU the tensor cores do it
-#   for 16-bit and 8-bit numbers. `BLOCK_K` must be at least 16 there, for 8-bit numbers 32, and from Triton 3.8 on
-#   8 are enough for float32. `BLOCK_M` and `BLOCK_N` may be smaller; such tiles are padded. `input_precision="ieee"` asks for full float32 products. Tensor cores don't have
-#   those, so they are computed by ordinary multiply-adds, at a fifteenth of the speed of bfloat16 on an H200. What you
-#   get otherwise is explained further down.
+#   for 16-bit and 8-bit numbers. `BLOCK_K` must be at least 16, and 32 for 8-bit numbers. (From Triton 3.8 on 8 are
+#   enough for float32.) `BLOCK_M` and `BLOCK_N` may be smaller: such tiles are padded. `input_precision="ieee"` asks
+#   for full float32 products. Tensor cores don't have those, so they are computed by ordinary multiply-adds, at a
+#   fifteenth of the speed of bfloat16 on an H200. What you get otherwise is explained further down.
 
 
 # %%
@@ -218,7 +218,7 @@ for name, ACC in (("float16", tl.float16), ("float32", tl.float32)):
 #
 # Tensor cores have a format for float32 inputs called TF32. It keeps 10 of float32's 23 fraction bits. Triton uses it
 # for `tl.dot` of float32 tiles unless you ask for `input_precision="ieee"`. It hands over the float32 numbers as they
-# are, and the tensor cores don't look at the other bits: they are cut off. PyTorch doesn't, unless
+# are, and the tensor cores don't look at the other bits: they are cut off. PyTorch computes full float32 products, unless
 # `torch.backends.cuda.matmul.fp32_precision` is "tf32". The lesson's kernel follows PyTorch, so two results can be
 # compared.
 #
