@@ -66,7 +66,7 @@ relu_squared_reference(torch.tensor([-2.0, 1.0, 3.0]))
 # ## Two kernels
 #
 # Both are [vector addition](../kernels/tutorials/vector_add.md) with another line in the middle. They compute in float32,
-# whatever they load, and the store rounds once.
+# whatever they load, and the store rounds once. A NaN stays one, as in PyTorch: `tl.maximum(x, 0.0)` would make it 0.
 
 
 # %%
@@ -75,7 +75,7 @@ def forward_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    positive = tl.maximum(x, 0.0)
+    positive = tl.where(x < 0.0, 0.0, x)
     tl.store(y_ptr + offsets, positive * positive, mask=mask)
 
 
@@ -85,7 +85,7 @@ def backward_kernel(dy_ptr, x_ptr, dx_ptr, n, BLOCK: tl.constexpr):
     mask = offsets < n
     dy = tl.load(dy_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
-    tl.store(dx_ptr + offsets, dy * (2.0 * tl.maximum(x, 0.0)), mask=mask)
+    tl.store(dx_ptr + offsets, tl.where(x <= 0.0, 0.0, dy * (2.0 * x)), mask=mask)
 
 
 # %% [markdown]
