@@ -52,10 +52,9 @@ def test_quotients_by_the_product_of_gates_overflow_before_they_are_nan():
     gates, x = torch.full((400,), 0.5), torch.ones(400)
     product = gates.cumprod(0)
     h = product * (x / product).cumsum(0)
-    infinite, nan = (int(kind(h).nonzero()[0]) for kind in (torch.isinf, torch.isnan))
-    text = (
-        f"infinite from token {infinite} on, where the sum of the quotients leaves float32, and NaN from token {nan} on"
-    )
+    infinite, nan = (1 + int(kind(h).nonzero()[0]) for kind in (torch.isinf, torch.isnan))
+    text = f"infinite from the {infinite}th token on, where the sum of the quotients leaves float32, "
+    text += f"and NaN from the {nan}th on"
     assert text in said("annotated_examples/recurrences/linear_recurrence.py")
 
 

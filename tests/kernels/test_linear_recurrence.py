@@ -49,7 +49,7 @@ def everything(B, T, D, dtype=torch.float32):
 
 
 def test_small_gates_over_many_tokens(module):
-    """Trap 3: dividing by the product of the gates would be infinite from token 126 on, then NaN. Trap 6: 0 and negative gates."""
+    """Trap 3: dividing by the product of the gates would be infinite from the 127th token on, then NaN. Trap 6: 0 and negative gates."""
     inputs = everything(1, 400, 4)
     inputs["a"][..., 0], inputs["a"][..., 1], inputs["a"][:, 100, 2], inputs["a"][..., 3] = 0.5, 0.0, 0.0, -0.9
     ups = dict(o=randn(1, 400, 4), state=randn(1, 4))
