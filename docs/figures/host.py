@@ -123,13 +123,15 @@ def short_kernels():
     """Wall time of a call over the time of its kernel: a row of calls takes whichever is longer."""
     found = figures.first(card.ROOT, "experiments/host_time")["breakdown"]
     panel = Panel(310, "A row of calls, µs for each")
-    axes = Axes(panel, (40, 50, 300, 200), (0, 20, 40, 60, 80), (0, 20, 40, 60, 80), ("kernel, µs", "call, µs"))
+    step = 5 * math.ceil(found["call by Triton"] / 15)
+    ticks = tuple(step * place for place in range(5))
+    axes = Axes(panel, (40, 50, 300, 200), ticks, ticks, ("kernel, µs", "call, µs"))
     axes.curve(lambda kernel: kernel, "g")
     for name, kind, words in (("call by Triton", "a", "launched by Triton"), ("call", "b", "replayed")):
         axes.curve(lambda kernel, host=found[name]: max(kernel, host), kind)
-        x, y = axes(1, found[name])
+        x, y = axes(step / 20, found[name])
         panel.text(x + 2, y - 5, words, "small")
-    panel.text(axes(26, 15)[0], axes(26, 15)[1], "in a CUDA graph: the diagonal", "small")
+    panel.text(*axes(1.3 * step, 0.6 * step), "in a CUDA graph: the diagonal", "small")
     return Picture(
         "A kernel that runs longer than its launch hides the launch. Left of the bend the GPU waits for Python.",
         f"Three lines over the time of a kernel: a call takes {found['call by Triton']:.3g} µs, or {found['call']:.3g} µs "

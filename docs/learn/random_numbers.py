@@ -219,7 +219,8 @@ print("the second block drops what the first drops:", torch.equal(y[:64], y[64:]
 y = drop(x[:128], 0.5, 1)
 print("and in the right kernel:", torch.equal(y[:64], y[64:]))
 
-# %% [markdown] **One seed for all layers and steps.** Then the same features are dropped everywhere and always, and the
+# %% [markdown]
+# **One seed for all layers and steps.** Then the same features are dropped everywhere and always, and the
 # network learns to do without them. Each place and each step needs a seed of its own. Consecutive numbers will do,
 # because the key takes part in every round:
 

@@ -25,7 +25,7 @@ def test_sizes_are_those_that_are_checked():
         (ROOT / "docs" / page).read_text("utf-8") for page in ("guides/best-practice.md", "kernels/index.md")
     ]
     for page in pages:
-        numbers = re.search(r"may\shave more, up to (\d+) and (\d+)", page).groups()
+        numbers = re.search(r"may\shave\smore, up to (\d+) and (\d+)", page).groups()
         assert [int(number) for number in numbers] == most
 
 

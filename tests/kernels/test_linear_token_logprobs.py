@@ -116,7 +116,7 @@ MUTANTS = [
         nan_where_ignored,
         Mutant(
             "ignored rows are multiplied",
-            "matrix_of(x).masked_fill(ignored, 0.0)",
+            "rows.masked_fill(ignored, 0.0)",
             "matrix_of(x)",
         ),
     ),
