@@ -230,7 +230,7 @@ def _labelled(dots: list[tuple[float, float]]) -> list[tuple[float, float]]:
     for x, y in dots:
         around = [
             (x + far * math.cos(turn * math.pi / 8), y + far * math.sin(turn * math.pi / 8))
-            for far in (13, 20, 28, 38)
+            for far in (13, 20, 28, 38, 50, 64)
             for turn in range(16)
         ]
         around = [at for at in around if 52 <= at[0] <= WIDTH - 12]

@@ -95,7 +95,7 @@ def every_call():
             )
     found.sort(key=lambda each: each[1] / each[0])
     half, panels = -(-len(found) // 2), []
-    at = lambda us: 185 + 170 * math.log10(us / 10) / 2  # noqa: E731
+    at = lambda us: 205 + 150 * math.log(us / 5, 700)  # noqa: E731
     for rows, title in (found[:half], "Host time of a call, µs"), (found[half:], "and the other half"):
         panel = Panel(50 + 20 * half, title)
         for us in (10, 100, 1000):
