@@ -24,8 +24,7 @@ that reads them takes about 23 instructions for a score. On an H200 4096 rows of
 [[bench: select_keys/4096x65536/forward/ms]], [[bench: select_keys/4096x65536/forward/share]] of the speed of a copy,
 where the lesson takes [[bench: select_keys/4096x65536/forward/lesson.ms]] and `torch.topk`
 [[bench: select_keys/4096x65536/forward/torch.topk.ms]]. For 64 rows it is [[bench: select_keys/64x65536/forward/ms]],
-[[bench: select_keys/64x65536/forward/lesson.ms]] and [[bench: select_keys/64x65536/forward/torch.topk.ms]]. (Measured
-before the loads of a warp were neighbours in every release of Triton, and not yet since then.)
+[[bench: select_keys/64x65536/forward/lesson.ms]] and [[bench: select_keys/64x65536/forward/torch.topk.ms]].
 
 **Contract.** That of the lesson.
 """
