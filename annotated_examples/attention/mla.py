@@ -300,7 +300,7 @@ def mla_attention_backward(
     """The gradients of the five inputs, from those of `o` and `lse`, which may have any strides."""
     tiles, (B, H, T, _), S = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N), q_nope.shape, k_nope.shape[2]
     dq, dq_pe, dk, dv = map(torch.empty_like, (q_nope, q_pe, k_nope, v))
-    dk_pe = lse.new_zeros(B, triton.cdiv(H, HEADS.value), *k_pe.shape[1:])
+    dk_pe = lse.new_empty(B, triton.cdiv(H, HEADS.value), *k_pe.shape[1:])
     delta, sizes = torch.empty_like(lse), sizes_of(q_nope, q_pe, k_nope, v, causal)
     inputs = [strided(x) for x in (do, q_nope, q_pe, k_nope)] + [without_heads(k_pe), strided(v)]
     if o.numel():
