@@ -13,8 +13,8 @@ def levels():
         "halves",
         "Which gates are a row's, and which a column's?",
         "Move the writer from 0 to 6: where does the level change, and is any factor ever above 1?",
-        "A number is how many tokens the halves have in which a pair lies: each pair is on exactly one level. Below are the gates of "
-        "one channel. Blue ones are in the factor of the row, amber ones in that of the column.",
+        "A number is how many tokens the halves have in which a pair lies: each pair is on exactly one level. The strip has the gates "
+        "of one channel: blue ones are in the factor of the row, amber ones in that of the column.",
         (
             Control("i", "Reader", 6, 1, len(GATES) - 1),
             Control("j", "Writer", 1, 0, len(GATES) - 2),
@@ -40,7 +40,7 @@ def rows():
     g = torch.tensor(gates).expand(1, tokens, 1, 4)
     v, beta = torch.full((1, tokens, 1, 1), 2.0), torch.ones(1, tokens, 1)
     left = kda(q.contiguous(), same(k), same(v), same(g), same(beta), scale=1.0)[:, :, 0, 0].tolist()
-    panel = Panel(62 + 40 * 4 + 26, "what the state keeps of token 0")
+    panel = Panel(46 + 40 * 4, "what the state keeps of token 0")
     panel.cells(
         104, 40, 4, tokens, (42, 40),
         lambda r, c: "a" if left[r][c] >= 0.5 else "b" if left[r][c] >= 0.05 else "off",

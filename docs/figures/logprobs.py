@@ -15,10 +15,10 @@ def temperature():
         "temperature",
         "What does a temperature do to the log-probability of a token, and to the entropy?",
         "Drag the temperature down to 0.2, then up to 5. Press a bar to ask about another token.",
-        "The bars are probabilities, the amber one that of the token. Below, the entropy between 0, where one entry has "
+        "The bars are probabilities, the amber one that of the token. The entropy lies between 0, where one entry has "
         "everything, and log 6, where all six are as likely.",
         (
-            Control("tau", "Temperature, tenths", 10, 2, 50),
+            Control("tau", "Temperature", 10, 2, 50),
             Control("token", "Token", TOKEN, 0, len(ROW) - 1),
         ),
         {"row": ROW},

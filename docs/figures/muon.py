@@ -18,7 +18,7 @@ def path():
         "First, the path of one singular value: each round puts it through the next polynomial (red: outside of the "
         "picture). Then, where every singular value from 0 to 1 ends. The green lines are at 1.",
         (
-            Control("sigma", "σ, thousandths", 50, 1, 1050),
+            Control("sigma", "σ", 50, 5, 1050, 5),
             Control("which", "Polynomials", "Keller Jordan", choices=tuple(schedules)),
         ),
         {"schedules": {name: [list(triple) for triple in triples] for name, triples in schedules.items()}},
@@ -47,7 +47,7 @@ def triangle():
     of = {tuple(place): pid for pid, place in enumerate(places.tolist())}
     size = 46
     folded, whole = (
-        Panel(40 + size * TILES, "The programs, folded into a rectangle"),
+        Panel(40 + size * (count // TILES), "The programs, folded into a rectangle"),
         Panel(40 + size * TILES, "Their tiles"),
     )
     long = lambda pid: pid % TILES < TILES - pid // TILES  # noqa: E731

@@ -1,8 +1,13 @@
 """The optimizers: tensors cut into chunks, and what the correction of an average does."""
 
-from draw import Axes, Panel, Picture, picture
+import math
+
+from draw import Control, Panel, Picture, picture
+from moving import moving
 
 NAMES, LENGTHS, BLOCK = ("weight", "bias", "empty", "scale"), (10, 3, 0, 5), 4
+#: Around 1, and never twice the same.
+GRADIENTS = tuple(round(1 + 0.8 * math.sin(1.7 * step * step), 2) for step in range(1, 101))
 
 
 @picture
@@ -44,19 +49,17 @@ def chunks():
 
 @picture
 def correction():
-    """An average of gradients that are all 1, and what it becomes by the division."""
-    panel, betas = Panel(292, "The average of gradients that are all 1"), ((0.9, "a"), (0.99, "b"), (0.999, "p"))
-    axes = Axes(panel, (36, 34, 316, 216), (0, 25, 50, 75, 100), (0, 0.25, 0.5, 0.75, 1), ("steps", ""))
-    for beta, kind in betas:
-        axes.curve(lambda t, beta=beta: 1 - beta**t, kind)
-    axes.curve(lambda t: 1.0, "g")
-    after = {beta: 1 - beta**10 for beta, _ in betas}
-    said = ", ".join(f"{value:.3f} with β = {beta}" for beta, value in after.items())
-    return Picture(
-        "The average begins at 0 and is too small for long: amber with β = 0.9, blue with 0.99, purple with 0.999. Divided by "
-        "1 − βᵗ it is 1 from the first step on (green).",
-        f"After ten steps the average of gradients that are all 1 is {said}; divided by 1 − βᵗ it is 1 at every step.",
-        [panel],
+    return moving(
+        "average",
+        "How many steps does an average need, with and without the division?",
+        "Move β from 0.9 to 0.999, then back to 0.5: what becomes steady late, and what is steady early but restless?",
+        "Gradients (grey) scatter around 1. Their average (amber) begins at 0 and is too small for long. Divided by 1 − βᵗ "
+        "(green) it is a mean of the gradients so far from the first step on.",
+        (
+            Control("beta", "β", 0.9, stops=(0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)),
+            Control("step", "Step", 10, 1, len(GRADIENTS)),
+        ),
+        {"gradients": GRADIENTS},
     )
 
 

@@ -13,9 +13,9 @@ def clip():
         "The line is what one token adds to the loss, −min(ρA, CA). Where it is flat, nothing is learned from the token. "
         "A good token is held above, a bad one below, and never on the other side.",
         (
-            Control("ratio", "Ratio, hundredths", 130, 40, 200),
+            Control("ratio", "Ratio", 130, 40, 200),
             Control("advantage", "Advantage", 1, -2, 2),
-            Control("low", "Clip below, hundredths", 20, 5, 50),
-            Control("high", "Clip above, hundredths", 20, 5, 50),
+            Control("low", "Clip below", 20, 5, 50),
+            Control("high", "Clip above", 20, 5, 50),
         ),
     )

@@ -14,10 +14,10 @@ def rounds():
         "How many rounds does a matrix need?",
         "Step through a few divisions, then make the first logit large: the columns take more rounds to settle.",
         "The matrix after each division, with the sums of its rows and columns (bold: 1 to three digits). Each division makes one "
-        "kind right and spoils the other. Below, what ten rounds leave.",
+        "kind right and spoils the other. The curve is what ten rounds leave.",
         (
             Control("step", "Divisions", 2, 0, 20),
-            Control("logit", "First logit, tenths", 20, -60, 90),
+            Control("logit", "First logit", 20, -60, 90),
         ),
         {"logits": LOGITS},
     )

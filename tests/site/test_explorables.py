@@ -192,6 +192,19 @@ def test_a_singular_value_goes_where_the_reference_takes_it(which, run):
             assert value == pytest.approx(orthogonalize_reference(x, facts["schedules"][which][:rounds])[0, 0].item())
 
 
+def test_an_average_is_that_of_the_optimizer(run):
+    from annotated_examples.optimizers.adamw import adamw_reference
+
+    facts = pictures.found(ROOT, "optimizers/correction")["facts"]
+    for beta in (0, 0.9, 0.999):
+        found = run("average", facts, beta=beta, step=1)["model"]
+        p, m, v, step = torch.zeros(4, dtype=torch.float64)
+        for place, gradient in enumerate(facts["gradients"]):
+            adamw_reference([p], [torch.full_like(p, gradient)], [m], [v], step, lr=0.1, betas=(beta, 0.99))
+            assert found["averages"][place] == pytest.approx(m.item())
+            assert found["corrected"][place] == pytest.approx(m.item() / (1 - beta ** step.item()))
+
+
 def test_rounds_are_those_of_the_reference(run):
     from annotated_examples.model.sinkhorn import sinkhorn_reference
 

@@ -1,6 +1,6 @@
 // Sinkhorn's rounds on a matrix of three streams, as `sinkhorn` of annotated_examples/model computes them. Fields: `logit`, the
 // first entry in tenths; `step`, how many divisions have been made, of columns and of rows by turns; `facts.logits`.
-explorables.define("sinkhorn", ({ Panel, axes, plural, range, short }) => {
+explorables.define("sinkhorn", ({ Panel, axes, grouped, plural, range, short }) => {
   const CELL = [76, 48], LEFT = 4, TOP = 34, MOST = 10
   const sum = list => list.reduce((a, b) => a + b, 0)
   const columns = m => m[0].map((_, j) => sum(m.map(row => row[j])))
@@ -19,7 +19,10 @@ explorables.define("sinkhorn", ({ Panel, axes, plural, range, short }) => {
   }
 
   const division = step => step === 0 ? "none yet" : `${step % 2 ? "columns" : "rows"} of round ${Math.ceil(step / 2)}`
-  const name = x => x >= 1000 ? x.toExponential(1).replace("e+", "e") : x.toFixed(3)
+  const name = x => x >= 1000 ? grouped(x) : x.toFixed(3)
+
+  const said = x => x >= 1e-3 ? short(x.toPrecision(2))
+    : x.toExponential(1).replace(/e-(\d+)/, (_, digits) => ` · 10⁻${[...digits].map(digit => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("")}`)
 
   function table({ matrix, rows, columns: below }, { step }) {
     const panel = new Panel(236, `After ${plural(step, "division")}: ${division(step)}`)
@@ -46,8 +49,8 @@ explorables.define("sinkhorn", ({ Panel, axes, plural, range, short }) => {
     draw: (found, values, facts) => [table(found, values, facts), curve(found, values)],
     names: { logit: logit => String(logit / 10).replace("-", "−"), step: division },
     words({ rows, columns: below, left }, { step, logit }) {
-      const both = `rows are off 1 by up to ${short(off(rows).toPrecision(2))}, columns by up to ${short(off(below).toPrecision(2))}`
-      return `Logit ${String(logit / 10).replace("-", "−")}, ${plural(step, "division")}: ${both}. After ten rounds the columns will be off by ${short(left.at(-1).toPrecision(2))}.`
+      const both = [["rows", rows], ["columns", below]].map(([kind, sums]) => off(sums) < 1e-12 ? `${kind} add up to 1` : `${kind} are off 1 by up to ${said(off(sums))}`)
+      return `Logit ${String(logit / 10).replace("-", "−")}, ${plural(step, "division")}: ${both.join(", ")}. After ten rounds the columns will be off by ${said(left.at(-1))}.`
     },
   }
 })
