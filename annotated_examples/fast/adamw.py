@@ -195,8 +195,9 @@ def adamw_(params, grads, exp_avgs, exp_avg_sqs, steps, *, lr, betas=(0.9, 0.999
 #
 # In a step of training, weights, averages and counts are the same tensors as in the step before, at the same places. So
 # what was found out about them is remembered, with a table that is on the card already. Looked at are: whether they
-# *are* the same, and lie where they lay; and the gradients, which are new tensors each time. PyTorch has compared shape
-# and dtype of a gradient with those of its weight, when it was assigned.
+# *are* the same, lie where they lay, and aren't turned there, as by `p.data = p.data.T`; and the gradients, which are
+# new tensors each time. PyTorch has compared shape and dtype of a gradient with those of its weight, when it was
+# assigned.
 #
 # Anything else goes the long way: the first step, a checkpoint that was loaded, a gradient that is missing this time or
 # isn't contiguous, a weight that isn't, groups of several dtypes.
@@ -239,7 +240,7 @@ class AdamW(lesson.AdamW):
         grads, first = [g for _, g in pairs], tensors[0]
         same = len(tensors) == len(known.tensors) and all(map(operator.is_, tensors, known.tensors))
         same = same and [x.data_ptr() for x in tensors] == known.places and stream_of(first) == known.stream
-        same = same and [g.numel() for g in grads] == known.lengths
+        same = same and [g.numel() for g in grads] == known.lengths and all([p.is_contiguous() for p, _ in pairs])
         if not (same and readable(grads, first.dtype)) or torch.compiler.is_compiling():
             return self.the_long_way(group)
         lr, options = group["lr"], (*group["betas"], group["eps"], group["weight_decay"])

@@ -20,9 +20,11 @@ def moved(params, optimizer):
 
 
 def shorter(params, optimizer):
-    """The same tensors, where they were."""
+    """The same tensors, where they were. What lies behind them is nobody's business."""
+    whole = params[0].detach()
     for each in (params[0], optimizer.state[params[0]]["exp_avg"], optimizer.state[params[0]]["exp_avg_sq"]):
         each.data = each.data[:3]
+    return [whole]
 
 
 def another_average(params, optimizer):
@@ -31,8 +33,16 @@ def another_average(params, optimizer):
 
 
 def average_moved(params, optimizer):
+    """What was there stays somebody's memory: a step that still goes there must be noticed, and not end the process."""
     state = optimizer.state[params[1]]
+    optimizer.before = state["exp_avg"].detach()
     state["exp_avg"].data = state["exp_avg"] + 1.0
+
+
+def average_turned(params, optimizer):
+    """Another tensor, in the same memory."""
+    state = optimizer.state[params[2]]
+    state["exp_avg"] = state["exp_avg"].mT
 
 
 def loaded(params, optimizer):
@@ -52,11 +62,18 @@ def turned(params, optimizer):
     params[2].data = params[2].data.mT.contiguous().mT
 
 
+def turned_where_it_lies(params, optimizer):
+    params[2].data = params[2].data.mT
+
+
 def joined(params, optimizer):
     optimizer.add_param_group({"params": [torch.nn.Parameter(params[1].detach()[:4].clone())]})
 
 
-CHANGES = [moved, shorter, another_average, average_moved, loaded, scheduled, frozen, turned, joined]
+CHANGES = [
+    moved, shorter, another_average, average_moved, average_turned, loaded, scheduled, frozen, turned,
+    turned_where_it_lies, joined,
+]  # fmt: skip
 
 
 def changed_in_between(change, module=fast):
@@ -64,12 +81,14 @@ def changed_in_between(change, module=fast):
     found = []
     for optimizers in (module, lesson):
         torch.manual_seed(0)
-        params = parameters([(9,), (2050,), (5, 7), (0,)], torch.float32)
+        params = parameters([(9,), (2050,), (6, 6), (0,)], torch.float32)
         optimizer = optimizers.AdamW(params, lr=0.1)
         trained(optimizer, params, 3)
-        change(params, optimizer)
+        others = change(params, optimizer) or []
         trained(optimizer, [p for group in optimizer.param_groups for p in group["params"]], 3, seed=1)
-        found.append([*(p.detach() for p in params), *(x for s in optimizer.state.values() for x in s.values())])
+        found.append(
+            [*others, *(p.detach() for p in params), *(x for s in optimizer.state.values() for x in s.values())]
+        )
     for ours, its in zip(*found, strict=True):
         torch.testing.assert_close(ours, its, rtol=0 if device.INTERPRET else 1e-6, atol=0)
 
@@ -127,7 +146,8 @@ MUTANTS = [
         ),
     ),
     (after(average_moved), Mutant("addresses", "[x.data_ptr() for x in tensors] == known.places", "True")),
-    (after(another_average), Mutant("which tensors", "all(map(operator.is_, tensors, known.tensors))", "True")),
+    (after(average_turned), Mutant("which tensors", "all(map(operator.is_, tensors, known.tensors))", "True")),
+    (after(turned_where_it_lies), Mutant("turned weights", "all([p.is_contiguous() for p, _ in pairs])", "True")),
     (after(shorter), Mutant("lengths", "[g.numel() for g in grads] == known.lengths", "True")),
 ]
 test_mutant_is_caught = harness.mutant_test(fast, MUTANTS)
