@@ -72,9 +72,11 @@ def many_pieces_in_bfloat16(module):
 
 
 def weights_are_rounded_once(module):
-    """Many rows in bfloat16: their gradient for a weight is one product, not a sum of rounded parts."""
-    x = (randn(400, 3).abs() + 1).bfloat16()
-    assert_right(module, x, randn(12, 3).bfloat16(), some_tokens(400, vocab=12), columns=5)
+    """Many rows in bfloat16, all for the same token: their gradient for a weight is one product, not a sum of rounded
+    parts."""
+    x, tokens = (randn(400, 3).abs() + 1).bfloat16(), torch.zeros(400, dtype=torch.long, device=DEVICE)
+    upstream = [torch.ones(400, device=DEVICE), None]
+    assert_right(module, x, randn(3, 3, scale=0.01).bfloat16(), tokens, upstream=upstream, columns=2)
 
 
 def nan_where_ignored(module):
@@ -126,6 +128,15 @@ SHARED_MUTANTS = [
     (
         many_pieces_in_bfloat16,
         Mutant("dX summed in bfloat16", "make(rows.shape, dtype=torch.float32", "make(rows.shape, dtype=rows.dtype"),
+    ),
+    (
+        weights_are_rounded_once,
+        Mutant(
+            "dW summed over pieces of rows",
+            "product_into(dweight[start:end], g.T, rows)",
+            "dweight[start:end] = 0\n        for at in range(len(rows)):\n"
+            "            dweight[start:end] += g[at, :, None] * rows[at]",
+        ),
     ),
 ]
 
