@@ -7,6 +7,7 @@ stopped starts one itself.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -101,8 +102,10 @@ def told(script: Path, *arguments: str, kept: bool = False, timeout: float = 500
 
     if not kept:
         return printed()
-    versions = [sys.version, *map(metadata.version, ("torch", "triton"))]
-    return cache.kept("told", [script.name, *arguments, *versions, *_made_of(script)], printed)
+    key = [script.name, *arguments, sys.version, *map(metadata.version, ("torch", "triton")), *_made_of(script)]
+    with open(script) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # of two processes that want it, one waits
+        return cache.kept("told", key, printed)
 
 
 def _made_of(script: Path) -> list[str]:

@@ -61,6 +61,12 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+@lru_cache(maxsize=8)  # who asks for several things of a text asks for one after another
+def nodes(text: str) -> list[ast.AST]:
+    """`walk` of a whole text. Not to be changed, like `tree`."""
+    return walk(tree(text))
+
+
 def first_line(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     """The line where it begins, decorators included."""
     return min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])

@@ -29,7 +29,7 @@ def entries(text: str) -> dict[str, dict[str, dict[str, str]]]:
 
 def names(text: str) -> set[str]:
     """What a file uses of the language, as `tl.dot`. All dtypes but int64 go by the name of float32."""
-    nodes = list(syntax.walk(syntax.tree(text)))
+    nodes = syntax.nodes(text)
     dotted = {taught_before_used.dotted(node) for node in nodes} - {""}
     found = {name for name in dotted if not name.startswith("triton.") or name.partition(".")[2] in OF_TRITON}
     return found | {node.id for node in nodes if isinstance(node, ast.Name) and node.id in IMPORTED}

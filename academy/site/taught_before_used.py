@@ -50,10 +50,12 @@ class Use:
 
 @dataclass(frozen=True)
 class Construct:
-    """A piece of the language without a name: how code uses it, and what the sentence that explains it must hold."""
+    """A piece of the language without a name: which nodes of code may use it and whether one does, and what the
+    sentence that explains it must hold."""
 
     name: str
-    used: Callable[[ast.AST], bool]
+    nodes: tuple[type[ast.AST], ...]
+    used: Callable[[Any], bool]
     explained: str
 
 
@@ -61,72 +63,71 @@ def _in_launch(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
 
 
-def _memory(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("tl.load", "tl.store")
+def _pointer_block(node: ast.Call) -> bool:
+    return ast.unparse(node.func) in ("tl.load", "tl.store") and isinstance(node.args[0], ast.BinOp)
 
 
-def _pointer_block(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _memory(node) and isinstance(node.args[0], ast.BinOp)
-
-
-def _new_axis(node: ast.AST) -> bool:
-    parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else ()
+def _new_axis(node: ast.Subscript) -> bool:
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else ()
     return any(isinstance(part, ast.Constant) and part.value is None for part in parts)
 
 
 def _method(*names: str) -> Callable[[ast.AST], bool]:
     def used(node):
-        method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+        method = isinstance(node.func, ast.Attribute) and node.func.attr in names
         return method and ast.unparse(node.func.value).split(".")[0] not in (*TRITON, "torch")
 
     return used
 
 
-def _loop(node: ast.AST) -> bool:
-    return isinstance(node, ast.For) and ast.unparse(node.iter).startswith("range(")
+def _loop(node: ast.For) -> bool:
+    return ast.unparse(node.iter).startswith("range(")
 
 
-def _pointer_moved(node: ast.AST) -> bool:
-    return isinstance(node, ast.AugAssign) and re.search(r"_ptrs?$", ast.unparse(node.target)) is not None
+def _pointer_moved(node: ast.AugAssign) -> bool:
+    return re.search(r"_ptrs?$", ast.unparse(node.target)) is not None
 
 
-def _if_constexpr(node: ast.AST) -> bool:
-    tests = [node.test] if isinstance(node, (ast.If, ast.IfExp)) else []
-    return any(isinstance(test, ast.Name) and test.id.isupper() for test in tests)
+def _if_constexpr(node: ast.If | ast.IfExp) -> bool:
+    return isinstance(node.test, ast.Name) and node.test.id.isupper()
 
 
-def _optional_pointer(node: ast.AST) -> bool:
-    return isinstance(node, ast.Compare) and bool(re.search(r"_ptr is (not )?None", ast.unparse(node)))
+def _optional_pointer(node: ast.Compare) -> bool:
+    return bool(re.search(r"_ptr is (not )?None", ast.unparse(node)))
 
 
-def _both_masks(node: ast.AST) -> bool:
-    joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd)
-    return joined and re.search("mask|<", ast.unparse(node)) is not None
+def _both_masks(node: ast.BinOp) -> bool:
+    return isinstance(node.op, ast.BitAnd) and re.search("mask|<", ast.unparse(node)) is not None
 
 
-def _called(node: ast.AST) -> bool:
+def _called(node: ast.Call) -> bool:
     """A call of a function that the file defines or imports, none of Python's own."""
     builtins = ("range", "min", "max", "len", "print", "float", "int")
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in builtins
+    return isinstance(node.func, ast.Name) and node.func.id not in builtins
 
 
 #: In jitted functions (the launch: everywhere).
 CONSTRUCTS = (
-    Construct("the launch, `kernel[grid](…)`", _in_launch, r"⟨kernel\[grid\]\("),
-    Construct("a tensor arrives as a pointer", lambda node: isinstance(node, ast.arg) and node.arg.endswith("_ptr"),
+    Construct("the launch, `kernel[grid](…)`", (ast.Call,), _in_launch, r"⟨kernel\[grid\]\("),
+    Construct("a tensor arrives as a pointer", (ast.arg,), lambda node: node.arg.endswith("_ptr"),
               r"\bpointer\b[^.]*\baddress of its first element"),
-    Construct("a block of pointers", _pointer_block,
+    Construct("a block of pointers", (ast.Call,), _pointer_block,
               r"\bblock of pointers"),
-    Construct("a column and a row, `[:, None]`", _new_axis, r"⟨[\w.]*\[:, None\]⟩[^.]* column"),
-    Construct("a loop, `range`", _loop, r"⟨range⟩[^.]*\bloop|\bloop\b[^.]*⟨range⟩"),
-    Construct("a conversion, `.to(…)`", _method("to"), r"⟨\.to\([^⟩]*\)⟩[^.]*\bconverts"),
-    Construct("a pointer that moves on, `x_ptr += …`", _pointer_moved, r"⟨\w+_ptrs? \+= [^⟩]+⟩ moves"),
-    Construct("an `if` that is decided by the compiler", _if_constexpr, r"⟨if⟩[^.]*\bcompile"),
-    Construct("`None` instead of a pointer", _optional_pointer, r"⟨None⟩ (comes|arrives|is passed)[^.]*\bpointer"),
-    Construct("two masks, `&`", _both_masks, r"⟨&⟩[^.]*\bboth\b"),
-    Construct("a jitted function called by a kernel", _called, r"\bjitted function\b[^.]*\bcall"),
-    Construct("a descriptor's own load and store", _method("load", "store"), r"⟨[\w.]*desc\.load[^⟩]*⟩ [a-z]+s\b"),
+    Construct("a column and a row, `[:, None]`", (ast.Subscript,), _new_axis, r"⟨[\w.]*\[:, None\]⟩[^.]* column"),
+    Construct("a loop, `range`", (ast.For,), _loop, r"⟨range⟩[^.]*\bloop|\bloop\b[^.]*⟨range⟩"),
+    Construct("a conversion, `.to(…)`", (ast.Call,), _method("to"), r"⟨\.to\([^⟩]*\)⟩[^.]*\bconverts"),
+    Construct("a pointer that moves on, `x_ptr += …`", (ast.AugAssign,), _pointer_moved,
+              r"⟨\w+_ptrs? \+= [^⟩]+⟩ moves"),
+    Construct("an `if` that is decided by the compiler", (ast.If, ast.IfExp), _if_constexpr, r"⟨if⟩[^.]*\bcompile"),
+    Construct("`None` instead of a pointer", (ast.Compare,), _optional_pointer,
+              r"⟨None⟩ (comes|arrives|is passed)[^.]*\bpointer"),
+    Construct("two masks, `&`", (ast.BinOp,), _both_masks, r"⟨&⟩[^.]*\bboth\b"),
+    Construct("a jitted function called by a kernel", (ast.Call,), _called, r"\bjitted function\b[^.]*\bcall"),
+    Construct("a descriptor's own load and store", (ast.Call,), _method("load", "store"),
+              r"⟨[\w.]*desc\.load[^⟩]*⟩ [a-z]+s\b"),
 )  # fmt: skip
+#: Type of a node -> what it may use inside of a kernel.
+_INSIDE = {kind: [c for c in CONSTRUCTS[1:] if kind in c.nodes] for each in CONSTRUCTS for kind in each.nodes}
 
 
 @dataclass
@@ -284,23 +285,27 @@ def noted(text: str) -> Iterator[tuple[int, str]]:
 
 def uses(text: str) -> Iterator[tuple[int, str]]:
     """(line, what) of everything of Triton's in a text."""
-    tree = syntax.tree(text)
-    imports = [node for node in syntax.walk(tree) if isinstance(node, ast.ImportFrom)]
+    node: Any
+    nodes = syntax.nodes(text)
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     imported = {alias.name for node in imports if (node.module or "").startswith("triton.") for alias in node.names}
-    for node in syntax.walk(tree):
-        line = getattr(node, "lineno", 0)
+    for node in nodes:
         if name := dotted(node):
-            yield line, name
-        if isinstance(node, ast.Name) and node.id in imported - set(TRITON):
-            yield line, node.id
-        if isinstance(node, ast.Call):
-            yield from ((line, f"{keyword.arg}=") for keyword in node.keywords if _is_option(node, keyword.arg))
-        if _in_launch(node):
-            yield line, CONSTRUCTS[0].name
+            yield node.lineno, name
+        elif isinstance(node, ast.Name) and node.id in imported and node.id not in TRITON:
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if _is_option(node, keyword.arg):
+                    yield node.lineno, f"{keyword.arg}="
+            if _in_launch(node):
+                yield node.lineno, CONSTRUCTS[0].name
     for function in syntax.jitted_functions(text):
         for part in (function.args, *function.body):
             for node in syntax.walk(part):
-                yield from ((getattr(node, "lineno", 0), c.name) for c in CONSTRUCTS[1:] if c.used(node))
+                for construct in _INSIDE.get(type(node), ()):
+                    if construct.used(node):
+                        yield node.lineno, construct.name
 
 
 def _is_option(call: ast.Call, name: str | None) -> bool:
@@ -327,11 +332,11 @@ def shared_functions(text: str) -> Iterator[tuple[int, tuple[str, str]]]:
     """(line, (file, name)) where a text names a function of `annotated_examples.common`, or a table of them."""
     homes = {
         alias.asname or alias.name: ((node.module or "").replace(".", "/") + ".py", alias.name)
-        for node in syntax.walk(syntax.tree(text))
+        for node in syntax.nodes(text)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("annotated_examples.common.")
         for alias in node.names
     }
-    for node in syntax.walk(syntax.tree(text)):
+    for node in syntax.nodes(text) if homes else ():
         if isinstance(node, ast.Name) and node.id in homes:
             yield node.lineno, homes[node.id]
 
