@@ -59,7 +59,8 @@ def curves(content: dict, part: str, name: str) -> str:
         for who, mean in means.items()
     ]
     runs = max(len(runs) for runs in every.values())
-    title = f"{part + BETWEEN if part else ''}loss over the steps, mean of {runs} runs".capitalize()
+    model = {"": "", "kda": "KDA: "}.get(part, part.capitalize() + BETWEEN)
+    title = f"{model}{'loss' if part else 'Loss'} over the steps, mean of {runs} runs"
     return figure(title, plots.lines(f"{name}-losses{part and '-' + part}", title, list(steps), "step", lines, "loss"))
 
 

@@ -84,8 +84,9 @@ def sums_across(ones, terms, dtype: tl.constexpr):
 
 
 # `lam` and `alpha` are the gradients of the two products, and the turned ones have a row for each token that is read.
-# They come as products of their own: a tile that was computed is never transposed. Of a masked product the gradients
-# are two masked products, level by level; what isn't below the diagonal takes part in none.
+# They come as products of their own: what comes out of a product is never transposed, which some versions of the
+# compiler get wrong on Hopper. Of a masked product the gradients are two masked products, level by level; what isn't
+# below the diagonal takes part in none.
 #
 # A gate of a second half is in the factors of all readers of that half that are not before it; a gate of a first half
 # is in those of the writers of that half that are before it. So on each level a gate's gradient is a sum over part of a

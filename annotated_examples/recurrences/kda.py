@@ -169,8 +169,8 @@ def kda_prepare_kernel(
 # ## The walk
 #
 # From state to state, as in the gated delta rule. Each row of the state fades by its own factor. What each token writes
-# fades by channels, too, so the key takes the decay, and not the difference. The keys are loaded with channels as rows:
-# a tile that was computed is never transposed, which some versions of the compiler get wrong on Hopper.
+# fades by channels, too, so the key takes the decay, and not the difference. The keys are loaded with channels as rows,
+# as their product with the differences wants them.
 @triton.jit
 def kda_states_kernel(
     k_tensor, g_tensor, w_tensor, own_tensor, u_tensor,  # as above; u like v

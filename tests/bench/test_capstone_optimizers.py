@@ -73,7 +73,7 @@ def test_a_chart_for_each_form(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
     page = "".join(training.pieces("capstone_optimizers", tmp_path))
-    assert page.count("<svg") >= 2 and "Kda: loss over the steps" in page and "Attention: loss" in page
+    assert page.count("<svg") >= 2 and "KDA: loss over the steps" in page and "Attention: loss" in page
     assert "Measured in Triton's interpreter, 2026-01-02" in page
     assert "from PyTorch" in page and "peak memory" not in page, "a column without a number"
 

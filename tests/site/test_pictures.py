@@ -174,6 +174,13 @@ FAULTS = """(() => [...document.querySelectorAll('.drawn svg')].flatMap(svg => {
 }))()"""
 
 
+#: Pictures whose panels end above the place that was made for them.
+ROOM = """[...document.querySelectorAll('.drawn .panels')].filter(panels => {
+  const ends = [...panels.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect().bottom)
+  return panels.getBoundingClientRect().bottom > Math.max(...ends) + 8
+}).map(panels => panels.textContent.slice(0, 40))"""
+
+
 @pytest.mark.parametrize("width", [390, 1440])
 def test_pictures_can_be_read(browser, address, width):
     browser.open(urljoin(address, "guides/numerics/"), width=width)
@@ -181,6 +188,7 @@ def test_pictures_can_be_read(browser, address, width):
     browser.run(f"document.querySelector('article').innerHTML = {html}")
     assert browser.run(FAULTS) == []
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.run(ROOM) == [], "nothing but room below the panels"
 
 
 def test_copies_have_the_words(site):
