@@ -3,6 +3,8 @@
 `shape` is (batch, tokens, heads, head dimension).
 """
 
+import functools
+
 import torch
 import torch.nn.functional as F
 
@@ -203,17 +205,17 @@ def inputs(shape, dtype, device):
 
 
 def reference(q, k, v, g, beta):
-    """A sequence and some heads at a time: each step's state is kept for the backward pass, and in float64 each token
-    is a step."""
+    """64 tokens at a time, from state to state: in float64 each token is a step, and backward keeps what each made."""
     from torch.utils.checkpoint import checkpoint
 
     from annotated_examples.recurrences.kda import kda_reference
 
-    batches, heads = [], max(1, 2**16 // q.shape[1])
-    for one in zip(*(x.split(1) for x in (q, k, v, g, beta))):
-        parts = zip(*(x.split(heads, dim=2) for x in one))
-        batches.append(torch.cat([checkpoint(kda_reference, *part, use_reentrant=False) for part in parts], dim=2))
-    return torch.cat(batches)
+    part = functools.partial(checkpoint, kda_reference, return_final_state=True, use_reentrant=False)
+    outputs, state = [], None
+    for tokens in zip(*(x.split(64, dim=1) for x in (q, k, v, g, beta))):
+        o, state = part(*tokens, initial_state=state)
+        outputs.append(o)
+    return torch.cat(outputs, dim=1)
 
 
 def fla(inputs):
