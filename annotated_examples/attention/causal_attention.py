@@ -51,9 +51,11 @@ from annotated_examples.common.attention import (
     head,
     load_numbers,
     load_tile,
+    lse_dtype,
     store_numbers,
     store_tile,
     strided,
+    weights,
 )
 from annotated_examples.common.opaque_attention import opaque_causal_attention
 from annotated_examples.common.products import input_precision, multiply_add, rows_by_rows
@@ -133,7 +135,7 @@ def causal_attention_kernel(
     # Dividing once at the end makes the weights of a row add up to 1, [[tag: AT-O]]. Every token sees itself, so no sum
     # is 0. The log-sum-exp puts maximum and sum into one number, [[tag: AT-lse]].
     store_tile(head(o_tensor, b, h, 0), acc / row_sum[:, None], offs_m, T, D, D)
-    store_numbers(head(lse_tensor, b, h, 0), row_max + tl.log(row_sum), offs_m, T)
+    store_numbers(head(lse_tensor, b, h, 0), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum), offs_m, T)
 
 
 # ## Backward, on paper
@@ -190,7 +192,7 @@ def causal_attention_queries_kernel(
         # score of 10⁸ half a unit is 4, a factor of 50 in the weight.
         s = tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION) * scale
         mask = offs_n[None, :] <= offs_m[:, None]
-        p = tl.exp(tl.where(mask, s, -float("inf")) - lse[:, None])
+        p = weights(tl.where(mask, s, -float("inf")), lse[:, None])
         # **dP = dO Vᵀ**, and **dS**, [[tag: AT-dS]]. Where a key is hidden, `ds` is replaced by 0 at the end. Its
         # weight of 0 alone wouldn't do: if the hidden key is NaN, so is `dp`, and 0 · NaN is NaN. `rows_by_rows` is
         # `tl.dot` of the first and the transposed second; in float32 it splits the sum.
@@ -235,7 +237,7 @@ def causal_attention_keys_kernel(
         # nothing, either: they are zeros, but zero times an infinite key is NaN.
         s = tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION) * scale
         mask = (offs_n[:, None] <= offs_m[None, :]) & (offs_m < T)[None, :]
-        p = tl.exp(tl.where(mask, s, -float("inf")) - lse[None, :])
+        p = weights(tl.where(mask, s, -float("inf")), lse[None, :])
         # **dV = Pᵀ dO**, [[tag: AT-dV]]: the weights that this value had, times what each output's gradient is.
         dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
         # **dPᵀ = V dOᵀ**, and **dSᵀ**, [[tag: AT-dS]].
@@ -263,11 +265,11 @@ def launch_options(q, BLOCK_M, BLOCK_N):
 
 
 def causal_attention_forward(q, k, v, scale, *, BLOCK_M=None, BLOCK_N=None):
-    """`(o, lse)`, of shapes (B, H, T, D) and (B, H, T), lse in float32. A tile has BLOCK_M queries or BLOCK_N keys."""
+    """`(o, lse)`, (B, H, T, D) and (B, H, T), lse in `lse_dtype`. A tile has BLOCK_M queries or BLOCK_N keys."""
     launch = launch_options(q, BLOCK_M, BLOCK_N)
     B, H, T, _ = q.shape
     o = torch.empty_like(q)
-    lse = torch.empty((B, H, T), dtype=torch.float32, device=q.device)
+    lse = torch.empty((B, H, T), dtype=lse_dtype(q.dtype), device=q.device)
     if o.numel():
         tensors = [strided(x) for x in (q, k, v, o, lse)]
         causal_attention_kernel[(B * triton.cdiv(T, launch["BLOCK_M"]), H)](*tensors, T, scale, **launch)
@@ -278,7 +280,8 @@ def causal_attention_backward(do, q, k, v, o, lse, scale, *, BLOCK_M=None, BLOCK
     """`(dq, dk, dv)` from the upstream gradient of o, which may have any strides."""
     launch = launch_options(q, BLOCK_M, BLOCK_N)
     B, H, T, _ = q.shape
-    dq, dk, dv, delta = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty_like(lse)
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    delta = torch.empty_like(lse, dtype=torch.float32)
     if dq.numel():
         inputs, numbers = [strided(x) for x in (do, q, k, v)], [strided(lse), strided(delta)]
         causal_attention_queries_kernel[(B * triton.cdiv(T, launch["BLOCK_M"]), H)](

@@ -39,8 +39,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    batches, contract, dot_rows, empty_like, head, load_numbers, load_tile, new_rows, scale_and_cap, sequence,
-    sink_gradient, store_numbers, store_tile, strided, varlen_contract, window_bounds,
+    batches, contract, dot_rows, empty_like, head, load_numbers, load_tile, lse_dtype, new_rows, scale_and_cap,
+    sequence, sink_gradient, store_numbers, store_tile, strided, varlen_contract, weights, window_bounds,
 )  # fmt: skip
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.opaque_attention import opaque_attention
@@ -151,7 +151,7 @@ def attention_forward_kernel(
 
     # [[tag: AT-O]] and [[tag: AT-lse]]: `lse = [4.477, 4.555]`. A row that saw nothing has a sum of 0.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    lse = tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))
+    lse = tl.where(row_sum == 0.0, -float("inf"), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum))
     store_tile(head(o_tensor, b, h, start_q), o, offs_m, T, D, BLOCK_D)
     store_numbers(head(lse_tensor, b, h, start_q), lse, offs_m, T)
 
@@ -195,7 +195,7 @@ def attention_backward_queries_kernel(
         s, slope = scale_and_cap(tl.dot(q, tl.trans(k), input_precision=INPUT_PRECISION), scale, softcap)
         mask = (offs_n[None, :] >= first[:, None]) & (offs_n[None, :] < last[:, None])
         # [[tag: AT-P]]; it means nothing for keys that a query doesn't see.
-        p = tl.exp(s - lse[:, None])
+        p = weights(s, lse[:, None])
         # [[tag: AT-dS]]; with a cap there is its slope too, [[tag: AT-cap-dS]]. The mask comes last: zero times the NaN
         # of a key that isn't seen would still be NaN.
         dp = rows_by_rows(do, v, INPUT_PRECISION)
@@ -243,7 +243,7 @@ def attention_backward_keys_kernel(
             s, slope = scale_and_cap(tl.dot(k, tl.trans(q), input_precision=INPUT_PRECISION), scale, softcap)
             first, last = keys_seen(offs_m, T, S, window)
             mask = (offs_n[:, None] >= first[None, :]) & (offs_n[:, None] < last[None, :])
-            p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)
+            p = tl.where(mask, weights(s, lse[None, :]), 0.0)
             # **dV = Pᵀ dO**, [[tag: AT-dV]]: a value is weighed by every head of the group.
             dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
             dp = rows_by_rows(v, do, INPUT_PRECISION)
@@ -280,14 +280,14 @@ def launch_options(q, softcap, BLOCK_M, BLOCK_N, *, backward):
 
 
 def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_M=None, BLOCK_N=None):
-    """`(o, lse)`: o like `q`, lse (B, H, T) in float32. A tile has BLOCK_M queries or BLOCK_N keys.
+    """`(o, lse)`: o like `q`, lse (B, H, T) in `lse_dtype`. A tile has BLOCK_M queries or BLOCK_N keys.
 
     q: (B, H, T, D), k and v: (B, Hk, S, D). With `cu_seqlens` B is 1, and all sequences lie along T and S.
     """
     launch = launch_options(q, options.softcap, BLOCK_M, BLOCK_N, backward=False)
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     sinks = None if sinks is None else sinks.contiguous()
-    o, lse = empty_like(q, cu_seqlens_q), new_rows(q, q.shape[:3], cu_seqlens_q)
+    o, lse = empty_like(q, cu_seqlens_q), new_rows(q, q.shape[:3], cu_seqlens_q, lse_dtype(q.dtype))
     programs = triton.cdiv(options.max_seqlen_q, launch["BLOCK_M"]) * batches(q, cu_seqlens_q)
     if programs * H:
         of_queries, of_keys = (partial(strided, cu_seqlens=cu_seqlens) for cu_seqlens in (cu_seqlens_q, cu_seqlens_k))
@@ -307,9 +307,9 @@ def attention_backward(
     (H, T, _), (Hk, S) = q.shape[1:], k.shape[1:3]
     # A missing gradient becomes a single zero, expanded with strides of 0.
     do = q.new_zeros(()).expand(o.shape) if do is None else do
-    dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
+    dlse = q.new_zeros((), dtype=torch.float32).expand(lse.shape) if dlse is None else dlse
     dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
-    delta = empty_like(lse, cu_seqlens_q)
+    delta = new_rows(q, lse.shape, cu_seqlens_q)
     of_queries, of_keys = (partial(strided, cu_seqlens=cu_seqlens) for cu_seqlens in (cu_seqlens_q, cu_seqlens_k))
     inputs = of_queries(do), of_queries(q), of_keys(k), of_keys(v)
     packed, rest = (cu_seqlens_q, cu_seqlens_k, T, S), ((options.left, options.right), H // Hk, options.scale)
@@ -340,7 +340,7 @@ class FlashAttention(torch.autograd.Function):
         ctx.options, ctx.launch_backward = options, launch_backward
         if not torch.compiler.is_compiling():  # Dynamo can't do this; it makes zeros for unused results
             ctx.set_materialize_grads(False)
-        return o, lse
+        return o, lse.float()
 
     @staticmethod
     @autograd.once_differentiable
@@ -352,7 +352,8 @@ def attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forwar
     """`(o, lse)`, through the autograd `Function` if something needs a gradient."""
     arguments = q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options
     if not autograd.needs_frame(q, k, v, sinks):
-        return launch_forward(*arguments)
+        o, lse = launch_forward(*arguments)
+        return o, lse.float()
     return FlashAttention.apply(*arguments, launch_forward, launch_backward)
 
 

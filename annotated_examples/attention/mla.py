@@ -47,7 +47,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    LARGEST_HEAD, dot_rows, head, load_numbers, same_device, scale_and_cap, store_numbers, strided,
+    LARGEST_HEAD, dot_rows, head, load_numbers, lse_dtype, same_device, scale_and_cap, store_numbers, strided, weights,
 )  # fmt: skip
 from annotated_examples.common.chunks import load_block, store_block
 from annotated_examples.common.constants import LOWEST
@@ -139,7 +139,7 @@ def mla_attention_kernel(
         row_max = new_max
     # [[tag: MLA-O]] and [[tag: MLA-lse]]. A row that sees nothing has a sum of 0: it gets 0 and −∞.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    lse = tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))
+    lse = tl.where(row_sum == 0.0, -float("inf"), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum))
     store_block(head(o_tensor, b, h, 0), o, offs_m, T, offs_v, V)
     store_numbers(head(lse_tensor, b, h, 0), lse, offs_m, T)
 
@@ -177,7 +177,7 @@ def mla_attention_queries_kernel(
         k_pe = load_block(head(k_pe_tensor, b, h, 0), offs_n, S, offs_e, E)
         v = load_block(head(v_tensor, b, h, 0), offs_n, S, offs_v, V)
         # [[tag: MLA-P]]; it means nothing where a query doesn't see a key, nor in a row whose `lse` is −∞.
-        p = tl.exp(scores(q, q_pe, k, k_pe, scale, INPUT_PRECISION) - lse[:, None])
+        p = weights(scores(q, q_pe, k, k_pe, scale, INPUT_PRECISION), lse[:, None])
         dp = rows_by_rows(do, v, INPUT_PRECISION)
         # [[tag: MLA-dS]]. The mask comes last: zero times the NaN of a hidden key would still be NaN.
         ds = tl.where(sees(offs_m[:, None], offs_n[None, :], sizes), p * (dp - delta[:, None]), 0.0)
@@ -228,7 +228,7 @@ def mla_attention_keys_kernel(
             delta = load_numbers(head(delta_tensor, b, h, 0), offs_m, T)
             # A row for each key: **Sᵀ**, and so **Pᵀ** and **dSᵀ**.
             mask = sees(offs_m[None, :], offs_n[:, None], sizes)
-            p = tl.exp(scores(k, k_pe, q, q_pe, scale, INPUT_PRECISION) - lse[None, :])
+            p = weights(scores(k, k_pe, q, q_pe, scale, INPUT_PRECISION), lse[None, :])
             p = tl.where(mask, p, 0.0)
             dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)  # [[tag: MLA-dV]]
             dp = rows_by_rows(v, do, INPUT_PRECISION)
@@ -272,15 +272,16 @@ def sizes_of(q_nope, q_pe, k_nope, v, causal):
 @opaque(
     "(Tensor q_nope, Tensor q_pe, Tensor k_nope, Tensor k_pe, Tensor v, bool causal, float scale) -> (Tensor, Tensor)",
     lambda q_nope, q_pe, k_nope, k_pe, v, *rest: (
-        q_nope.new_empty(*q_nope.shape[:3], v.shape[3]), q_nope.new_empty(q_nope.shape[:3], dtype=torch.float32),
+        q_nope.new_empty(*q_nope.shape[:3], v.shape[3]),
+        q_nope.new_empty(q_nope.shape[:3], dtype=lse_dtype(q_nope.dtype)),
     ),
 )  # fmt: skip
 def mla_attention_forward(q_nope, q_pe, k_nope, k_pe, v, causal, scale, *, BLOCK_M=None, BLOCK_N=None):
-    """`(o, lse)`, of shapes (B, H, T, V) and (B, H, T), lse in float32. A tile has BLOCK_M queries or BLOCK_N keys."""
+    """`(o, lse)`, (B, H, T, V) and (B, H, T), lse in `lse_dtype`. A tile has BLOCK_M queries or BLOCK_N keys."""
     launch = launch_options(q_nope, q_pe, v, "BLOCK_M", "BLOCK_N", dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N))
     B, H, T, _ = q_nope.shape
     o = q_nope.new_empty(B, H, T, v.shape[3])
-    lse = q_nope.new_empty((B, H, T), dtype=torch.float32)
+    lse = q_nope.new_empty((B, H, T), dtype=lse_dtype(q_nope.dtype))
     if o.numel():
         mla_attention_kernel[(B * triton.cdiv(T, launch["BLOCK_M"]), H)](
             strided(q_nope), strided(q_pe), strided(k_nope), without_heads(k_pe), strided(v), strided(o),
@@ -300,8 +301,8 @@ def mla_attention_backward(
     """The gradients of the five inputs, from those of `o` and `lse`, which may have any strides."""
     tiles, (B, H, T, _), S = dict(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N), q_nope.shape, k_nope.shape[2]
     dq, dq_pe, dk, dv = map(torch.empty_like, (q_nope, q_pe, k_nope, v))
-    dk_pe = lse.new_empty(B, triton.cdiv(H, HEADS.value), *k_pe.shape[1:])
-    delta, sizes = torch.empty_like(lse), sizes_of(q_nope, q_pe, k_nope, v, causal)
+    dk_pe = lse.new_empty(B, triton.cdiv(H, HEADS.value), *k_pe.shape[1:], dtype=torch.float32)
+    delta, sizes = torch.empty_like(lse, dtype=torch.float32), sizes_of(q_nope, q_pe, k_nope, v, causal)
     inputs = [strided(x) for x in (do, q_nope, q_pe, k_nope)] + [without_heads(k_pe), strided(v)]
     if o.numel():
         launch = launch_options(q_nope, q_pe, v, "BLOCK_M", "BLOCK_N", tiles)
@@ -315,7 +316,7 @@ def mla_attention_backward(
             *inputs, strided(lse), strided(delta), strided(dk), strided(dk_pe), strided(dv), sizes, scale, **launch,
         )  # fmt: skip
     # One after the other: the order of a `sum` may depend on how much there is to add.
-    total = sum(dk_pe.unbind(1), lse.new_zeros(k_pe.shape))
+    total = sum(dk_pe.unbind(1), dk_pe.new_zeros(k_pe.shape))
     return dq, dq_pe, dk, torch.empty_like(k_pe).copy_(total), dv
 
 
@@ -360,7 +361,7 @@ class MLAAttention(torch.autograd.Function):
         o, lse = mla_attention_forward(q_nope, q_pe, k_nope, k_pe, v, causal, scale)
         ctx.save_for_backward(q_nope, q_pe, k_nope, k_pe, v, o, lse)
         ctx.options = causal, scale
-        return o, lse
+        return o, lse.float()
 
     @staticmethod
     @autograd.once_differentiable
@@ -395,7 +396,7 @@ def mla_attention(q_nope, q_pe, k_nope, k_pe, v, *, causal=True, scale=None, ret
     scale, inputs = contract(q_nope, q_pe, k_nope, k_pe, v, causal, scale, return_lse), (q_nope, q_pe, k_nope, k_pe, v)
     call = MLAAttention.apply if autograd.needs_frame(*inputs) else mla_attention_forward
     o, lse = call(*inputs, causal, scale)
-    return (o, lse) if return_lse else o
+    return (o, lse.float()) if return_lse else o
 
 
 # ## A run small enough to watch
@@ -407,9 +408,7 @@ def EXAMPLE():
     q_pe, k_pe = (at[:6] % 3 - 1).view(1, 2, 3, 1), (at[:4] % 3 - 1).view(1, 4, 1)
     v = (at[:16] * 2 % 5 - 2).view(1, 2, 4, 2)
     o, lse = mla_attention_forward(q, q_pe, k, k_pe, v, True, 0.5, BLOCK_M=2, BLOCK_N=2)
-    mla_attention_backward(
-        q.clone(), torch.zeros_like(lse), q, q_pe, k, k_pe, v, o, lse, True, 0.5, BLOCK_M=2, BLOCK_N=2
-    )
+    mla_attention_backward(q.clone(), lse.float() * 0, q, q_pe, k, k_pe, v, o, lse, True, 0.5, BLOCK_M=2, BLOCK_N=2)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    dot_rows, head, load_numbers, load_tile, same_device, sink_gradient, store_numbers, store_tile, strided,
+    dot_rows, head, load_numbers, load_tile, lse_dtype, same_device, sink_gradient, store_numbers, store_tile, strided,
+    weights,
 )  # fmt: skip
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.custom_operator import opaque
@@ -81,7 +82,7 @@ def sparse_attention_reference(
     p = torch.softmax(s, dim=-1)[..., : indices.shape[1]].masked_fill(none, 0.0)
     o = torch.einsum("thk,tkr->thr", p, rows[..., :rank])
     lse = torch.logsumexp(s.to(torch.promote_types(s.dtype, torch.float32)), dim=-1)
-    return (o, lse) if return_lse else o
+    return (o, lse.float()) if return_lse else o
 
 
 # ## Forward
@@ -126,7 +127,7 @@ def sparse_attention_kernel(
     # [[tag: SP-O]] and [[tag: SP-lse]]. A query without keys gets 0 and −∞; with a sink, 0 and the sink.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     store_tile(head(o_tensor, 0, t, 0), o, offs_h, H, R, BLOCK_R)
-    lse = tl.where(row_sum == 0.0, -float("inf"), row_max + tl.log(row_sum))
+    lse = tl.where(row_sum == 0.0, -float("inf"), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum))
     store_numbers(head(lse_tensor, 0, t, 0), lse, offs_h, H)
 
 
@@ -155,7 +156,7 @@ def sparse_attention_queries_kernel(
         c, c_pe = load_keys(kv_tensor, j, pages, R, E, BLOCK_R, BLOCK_E)
         # [[tag: SP-P]] for one of the times that a key is named. Where `lse` is −∞ it means nothing.
         s = score_or_none(latent_scores(q, q_pe, c, c_pe, scale, INPUT_PRECISION), j[None, :], pages)
-        p = tl.exp(s - lse[:, None])
+        p = weights(s, lse[:, None])
         dp = rows_by_rows(do, c, INPUT_PRECISION)
         # [[tag: SP-dS]]. What is none comes last: zero times NaN would still be NaN.
         ds = tl.where((j == -1)[None, :], 0.0, p * (dp - delta[:, None]))
@@ -193,7 +194,7 @@ def sparse_attention_keys_kernel(
         lse = load_numbers(head(lse_tensor, 0, t, 0), offs_h, H)
         delta = load_numbers(head(delta_tensor, 0, t, 0), offs_h, H)
         s = score_or_none(latent_scores(c, c_pe, q, q_pe, scale, INPUT_PRECISION), j[:, None], pages)
-        p = tl.exp(s - lse[None, :])
+        p = weights(s, lse[None, :])
         ds = (p * (rows_by_rows(c, do, INPUT_PRECISION) - delta[None, :]) * scale).to(q.dtype)
         # [[tag: SP-dC]], this query's part of it.
         dc = multiply_add(ds, q, dc, INPUT_PRECISION)
@@ -249,14 +250,14 @@ def as_tensors(q, kv, indices):
 @opaque(
     "(Tensor q, Tensor kv, Tensor indices, Tensor? sinks, int rank, float scale) -> (Tensor, Tensor)",
     lambda q, kv, indices, sinks, rank, scale: (
-        q.new_empty(*q.shape[:2], rank), q.new_empty(q.shape[:2], dtype=torch.float32),
+        q.new_empty(*q.shape[:2], rank), q.new_empty(q.shape[:2], dtype=lse_dtype(q.dtype)),
     ),
 )  # fmt: skip
 def sparse_attention_forward(q, kv, indices, sinks, rank, scale, *, BLOCK_M=None, BLOCK_N=None):
-    """`(o, lse)`, (T, H, rank) and (T, H), lse in float32. A tile has BLOCK_M heads or BLOCK_N keys."""
+    """`(o, lse)`, (T, H, rank) and (T, H), lse in `lse_dtype`. A tile has BLOCK_M heads or BLOCK_N keys."""
     launch = launch_options(q, rank, BLOCK_M, BLOCK_N, default_tiles(q.shape[1], rank, q.dtype, q.device.index))
     T, H, _ = q.shape
-    o, lse = q.new_empty(T, H, rank), q.new_empty((T, H), dtype=torch.float32)
+    o, lse = q.new_empty(T, H, rank), q.new_empty((T, H), dtype=lse_dtype(q.dtype))
     if o.numel():
         sparse_attention_kernel[(T, triton.cdiv(H, launch["BLOCK_M"]))](
             *as_tensors(q, kv, indices), None if sinks is None else sinks.contiguous(), strided(o[None]),
@@ -281,7 +282,7 @@ def sparse_attention_backward(
     queries: so many in each launch of the kernel for the keys.
     """
     (T, H, W), S, K, pages = q.shape, len(kv), indices.shape[1], one_page(kv)
-    dq, delta = torch.empty_like(q), torch.empty_like(lse)
+    dq, delta = torch.empty_like(q), torch.empty_like(lse, dtype=torch.float32)
     dkv = kv.new_zeros((S, W), dtype=torch.float64 if deterministic else torch.float32)
     inputs, of_rows = as_tensors(q, kv, indices), [strided(x[None]) for x in (dlse, lse, delta)]
     of_queries, of_keys = backward_tiles(H, rank, q.dtype, q.device.index)
@@ -292,7 +293,7 @@ def sparse_attention_backward(
         )  # fmt: skip
     launch = launch_options(q, rank, BLOCK_M, BLOCK_N, of_keys)
     for first, lists in launches(indices, W, queries if deterministic else max(T, 1)):
-        rows = lse.new_empty((lists.numel(), W)) if deterministic else None
+        rows = delta.new_empty((lists.numel(), W)) if deterministic else None
         if lists.numel():
             sparse_attention_keys_kernel[(len(lists) * triton.cdiv(K, launch["BLOCK_N"]),)](
                 strided(do[None]), *inputs, *of_rows[1:], rows, dkv, first, H, K, pages, scale, **launch,
@@ -334,7 +335,7 @@ class SparseAttention(torch.autograd.Function):
         o, lse = sparse_attention_forward(q, kv, indices, sinks, rank, scale)
         ctx.save_for_backward(q, kv, indices, sinks, o, lse)
         ctx.options = rank, scale, deterministic
-        return o, lse
+        return o, lse.float()
 
     @staticmethod
     @autograd.once_differentiable
@@ -376,7 +377,7 @@ def sparse_attention(q, kv, indices, *, rank, scale, sinks=None, return_lse=Fals
         o, lse = SparseAttention.apply(q, kv, indices, sinks, rank, scale, deterministic)
     else:
         o, lse = sparse_attention_forward(q, kv, indices, sinks, rank, scale)
-    return (o, lse) if return_lse else o
+    return (o, lse.float()) if return_lse else o
 
 
 # ## A run small enough to watch

@@ -115,6 +115,19 @@ def scale_and_cap(s, scale, softcap: tl.constexpr):
     return s, slope
 
 
+# The weights once more, exp(S − L), in a backward kernel. L is as large as the scores. Next to a score of 300 a float32
+# is off by up to 2⁻¹⁶, and all weights of the row would be off by that factor. PyTorch's aren't: it has kept them. So
+# for float32 `lse` is stored in float64 (`lse_dtype`), and subtracted in two parts, of which the first difference is
+# exact for the keys that count. In 16 bits P is rounded to 16 bits anyway.
+@triton.jit
+def weights(s, lse):
+    nearest = lse.to(tl.float32)
+    s = s - nearest
+    if lse.dtype == tl.float64:
+        s -= (lse - nearest).to(tl.float32)
+    return tl.exp(s)
+
+
 # ## Options
 class Options(NamedTuple):
     """What a kernel is told besides its tensors.
@@ -255,10 +268,15 @@ def empty_like(x, cu_seqlens):
     return new if cu_seqlens is None else new.fill_(float("nan"))
 
 
-def new_rows(x, shape, cu_seqlens):
-    """A new float32 tensor on the device of x."""
-    new = torch.empty(shape, dtype=torch.float32, device=x.device)
+def new_rows(x, shape, cu_seqlens, dtype=torch.float32):
+    """A new tensor on the device of x."""
+    new = torch.empty(shape, dtype=dtype, device=x.device)
     return new if cu_seqlens is None else new.fill_(float("nan"))
+
+
+def lse_dtype(dtype):
+    """In which log-sum-exps are kept for the backward pass of tensors of this dtype; see `weights`."""
+    return torch.float64 if dtype == torch.float32 else torch.float32
 
 
 def batches(x, cu_seqlens):

@@ -12,7 +12,7 @@ import functools
 
 import torch
 
-from annotated_examples.common.attention import Options
+from annotated_examples.common.attention import Options, lse_dtype
 
 
 def opaque_decode(launch_forward):
@@ -56,7 +56,7 @@ def opaque_causal_attention(launch_forward, launch_backward):
 
     @forward_operator.register_fake
     def _(q, *rest):
-        return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+        return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=lse_dtype(q.dtype))
 
     @torch.library.custom_op(f"{namespace}::{launch_backward.__name__}", mutates_args=())
     def backward_operator(
@@ -100,7 +100,7 @@ def opaque_attention(launch_forward, launch_backward):
 
     @forward_operator.register_fake
     def _(q, k, v, sinks, *rest):
-        return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+        return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=lse_dtype(q.dtype))
 
     @torch.library.custom_op(f"{namespace}::{launch_backward.__name__}", mutates_args=())
     def backward_operator(

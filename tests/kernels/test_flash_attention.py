@@ -38,7 +38,7 @@ MUTANTS = [
     Mutant("backward's first tile aligned top-left", "start_n - (S - T) - right", "start_n - right"),
     Mutant("backward's last tile aligned top-left", "tl.minimum(start_n + BLOCK_N, S) - (S - T) + left", "tl.minimum(start_n + BLOCK_N, S) + left"),
     Mutant("fp32 products in tf32", "INPUT_PRECISION=input_precision()", 'INPUT_PRECISION="tf32"', gpu=True),
-    Mutant("mask before the exponential only, keys", "p = tl.where(mask, tl.exp(s - lse[None, :]), 0.0)", 'p = tl.exp(tl.where(mask, s, -float("inf")) - lse[None, :])'),
+    Mutant("mask before the exponential only, keys", "p = tl.where(mask, weights(s, lse[None, :]), 0.0)", 'p = weights(tl.where(mask, s, -float("inf")), lse[None, :])'),
     Mutant("dk rows that nobody sees are not written", "dk * scale, offs_n, S,", "dk * scale, offs_n, tl.where(first_m < last_m, S, 0),"),
     Mutant("strides of the sinks ignored", "None if sinks is None else sinks.contiguous()", "sinks"),
 ]  # fmt: skip
