@@ -53,7 +53,7 @@ def causal_attention(module, Q, K, V, s, m, d):
 
 @case(modules=LESSON, returns="AT-lse", values=tame, sizes=CAUSAL, forward_only=True)
 def causal_log_sum_exp(module, Q, K, V, s, m):
-    return module.causal_attention_forward(*own_tokens(Q, K, V, m), s, BLOCK_M=16, BLOCK_N=16)[1][0]
+    return module.causal_attention_forward(*own_tokens(Q, K, V, m), s, BLOCK_M=16, BLOCK_N=16)[1][0].float()
 
 
 @causal_log_sum_exp.pytorch

@@ -176,7 +176,7 @@ def two_tiles_of_keys(module, Q, K, V, s, alpha, beta):
     """The sum before it is divided, relative to β."""
     options = module.contract(*group(Q, K, V), False, s, None, 0.0, None, True)
     o, lse = module.attention_forward(*group(Q, K, V), None, None, None, options, BLOCK_M=16, BLOCK_N=16)
-    return o[0].float() * torch.exp(lse[0] - beta)[..., None]
+    return o[0].float() * torch.exp(lse[0].float() - beta)[..., None]
 
 
 @two_tiles_of_keys.pytorch
@@ -298,7 +298,7 @@ def one_number_a_row(module, Q, K, V, s, l, r, g, m, nabla_O, nabla_L):
     o, lse = module.attention_forward(q, k, v, sinks, None, None, options)
     do, dlse = nabla_O.reshape(q.shape), nabla_L.reshape(lse.shape)
     *_, dsinks = module.attention_backward(do, dlse, q, k, v, sinks, None, None, o, lse, options)
-    return (-dsinks / torch.exp(sinks - lse.flatten())).view(g, m)
+    return (-dsinks / torch.exp(sinks - lse.flatten())).float().view(g, m)
 
 
 @one_number_a_row.pytorch
@@ -312,11 +312,11 @@ def _(module, Q, K, V, s, l, r, nabla_O, nabla_L):
 # operations forward, five backward. A causal mask is counted as half of them.
 def attention_cost(queries, keys, D, size, pairs, gradient_of_lse=0):
     """queries, keys: rows of all heads together. pairs: of a query and a key, those that count."""
-    q, k = queries * D * size, keys * D * size
+    q, k, lse = queries * D * size, keys * D * size, queries * (8 if size == 4 else 4)
     return {
-        "forward": dict(bytes_read=q + 2 * k, bytes_written=q + 4 * queries, operations=4 * pairs * D),
+        "forward": dict(bytes_read=q + 2 * k, bytes_written=q + lse, operations=4 * pairs * D),
         "backward": dict(
-            bytes_read=3 * q + 2 * k + 4 * queries + gradient_of_lse,
+            bytes_read=3 * q + 2 * k + lse + gradient_of_lse,
             bytes_written=q + 2 * k,
             operations=10 * pairs * D,
         ),

@@ -68,7 +68,7 @@ def gradients_of_keys_and_values(module, Q, R, C, E, U, W, s, nabla_O, nabla_L):
     k, v = decompressed(C, U, W)
     inputs, tiles = [x[None] for x in (Q, R, k, E, v)], dict(BLOCK_M=16, BLOCK_N=16)
     o, lse = module.mla_attention_forward(*inputs, True, s, **tiles)
-    upstream = nabla_O[None], nabla_L[None].to(lse.dtype)
+    upstream = nabla_O[None], nabla_L[None].float()
     found = module.mla_attention_backward(*upstream, *inputs, o, lse, True, s, **tiles)
     return tuple(x[0] for x in found)
 
@@ -107,7 +107,7 @@ IDENTITY = dict(values=identity_keys, sizes={"g": 2, "m": 5, "p": 4, "d": 9, "t"
 def gradient_of_scores(module, Q, R, C, E, U, W, nabla_O, nabla_L, n):
     q, k, v = widened(n, Q, C, W)
     o, lse = module.mla_attention_forward(q, R[None], k, E[None], v, True, 1.0)
-    upstream = nabla_O[None], nabla_L[None].to(lse.dtype)
+    upstream = nabla_O[None], nabla_L[None].float()
     return module.mla_attention_backward(*upstream, q, R[None], k, E[None], v, o, lse, True, 1.0)[0][0, ..., :n]
 
 
@@ -129,11 +129,14 @@ def widened(n, Q, C, W):
 def latent_cost(B, H, T, S, D, E, V, size, pairs):
     """pairs: of a query and a key that it sees, of all heads together."""
     queries, keys, values = B * H * T * (D + E) * size, B * S * (H * D + E) * size, B * H * S * V * size
-    o, rows, inputs = B * H * T * V * size, 4 * B * H * T, queries + keys + values
+    o, rows, inputs = B * H * T * V * size, B * H * T, queries + keys + values
+    lse = rows * (8 if size == 4 else 4)
     return {
-        "forward": dict(bytes_read=inputs, bytes_written=o + rows, operations=2 * pairs * (D + E + V)),
+        "forward": dict(bytes_read=inputs, bytes_written=o + lse, operations=2 * pairs * (D + E + V)),
         "backward": dict(
-            bytes_read=inputs + 2 * o + 2 * rows, bytes_written=inputs, operations=2 * pairs * (3 * (D + E) + 2 * V)
+            bytes_read=inputs + 2 * o + lse + 4 * rows,
+            bytes_written=inputs,
+            operations=2 * pairs * (3 * (D + E) + 2 * V),
         ),
     }
 

@@ -408,7 +408,8 @@ def EXAMPLE():
     q_pe, k_pe = (at[:6] % 3 - 1).view(1, 2, 3, 1), (at[:4] % 3 - 1).view(1, 4, 1)
     v = (at[:16] * 2 % 5 - 2).view(1, 2, 4, 2)
     o, lse = mla_attention_forward(q, q_pe, k, k_pe, v, True, 0.5, BLOCK_M=2, BLOCK_N=2)
-    mla_attention_backward(q.clone(), lse.float() * 0, q, q_pe, k, k_pe, v, o, lse, True, 0.5, BLOCK_M=2, BLOCK_N=2)
+    dlse = torch.zeros_like(lse, dtype=torch.float32)
+    mla_attention_backward(q.clone(), dlse, q, q_pe, k, k_pe, v, o, lse, True, 0.5, BLOCK_M=2, BLOCK_N=2)
 
 
 if __name__ == "__main__":

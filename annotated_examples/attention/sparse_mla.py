@@ -390,7 +390,8 @@ def EXAMPLE():
     indices = torch.tensor([[2, 0, 2, 3], [-1, -1, -1, 1]], dtype=torch.int32, device=device.DEVICE)
     arguments, tiles = (q, kv, indices, None), dict(BLOCK_M=2, BLOCK_N=2)
     o, lse = sparse_attention_forward(*arguments, 2, 0.5, **tiles)
-    sparse_attention_backward(o.clone(), torch.zeros_like(lse), *arguments, o, lse, 2, 0.5, True, **tiles)
+    dlse = torch.zeros_like(lse, dtype=torch.float32)
+    sparse_attention_backward(o.clone(), dlse, *arguments, o, lse, 2, 0.5, True, **tiles)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Weights are computed a second time in backward kernels. In float32 those of large scores must not lose digits then."""
+"""Backward kernels compute weights a second time. In float32 those of large scores must not lose digits then."""
 
 import pytest
 import torch
