@@ -49,7 +49,10 @@ REMEMBERS = COMPILED and not torch.version.hip and triton.__version__ in VERIFIE
 ONE_LAUNCHER = not triton.__version__.startswith("3.6.")
 #: As Triton's driver asks for them.
 current_device: Any = torch._C._cuda_getDevice if COMPILED else None
-_current_stream: Any = torch._C._cuda_getCurrentRawStream if COMPILED else None
+current_stream: Any = torch._C._cuda_getCurrentRawStream if COMPILED else None
+
+
+_RUNTIME, _COMPILATION = triton.knobs.runtime, triton.knobs.compilation
 
 
 class _Recording(threading.local):
@@ -259,13 +262,13 @@ CACHES: list[dict] = [_LAUNCHES, _CALLS, _KINDS]
 
 def watched() -> bool:
     """Whether a hook watches launches, or a setting asks for an unusual compilation."""
-    runtime, compilation = triton.knobs.runtime, triton.knobs.compilation
+    enter, leave = _RUNTIME.launch_enter_hook, _RUNTIME.launch_exit_hook
     return bool(
-        getattr(runtime.launch_enter_hook, "calls", runtime.launch_enter_hook)
-        or getattr(runtime.launch_exit_hook, "calls", runtime.launch_exit_hook)
-        or runtime.debug
-        or compilation.instrumentation_mode
-        or runtime.add_stages_inspection_hook
+        getattr(enter, "calls", enter)
+        or getattr(leave, "calls", leave)
+        or _RUNTIME.debug
+        or _COMPILATION.instrumentation_mode
+        or _RUNTIME.add_stages_inspection_hook
     )
 
 
@@ -401,9 +404,17 @@ class _Remembered:
         """Hand the driver the grid and all values."""
         x, y, z = grid
         if ONE_LAUNCHER:
-            self.driver(x, y, z, _current_stream(device), *self.fixed, tuple(values))
+            self.driver(x, y, z, current_stream(device), *self.fixed, tuple(values))
         else:
-            self.driver(x, y, z, _current_stream(device), *self.fixed, *values)
+            self.driver(x, y, z, current_stream(device), *self.fixed, *values)
+
+    def written(self, values: list[str], constant: Callable, named: Callable) -> str:
+        """`run` as a line of Python, in which the stream is called `stream_now`.
+
+        Args: the kernel's values as Python; what makes Python of a value, and of what has no other name."""
+        fixed = [named(each) if each is not None and type(each) is not bool else repr(each) for each in self.fixed]
+        last = [f"({''.join(f'{value}, ' for value in values)})"] if ONE_LAUNCHER else values
+        return f"{named(self.driver)}({', '.join([*map(constant, self.grid), 'stream_now', *fixed, *last])})"
 
     def with_descriptors(self, tensors: Sequence, addresses: list) -> list:
         """Instead of a descriptor, the driver expects the tensor map, all sizes and all strides."""

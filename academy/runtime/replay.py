@@ -20,7 +20,9 @@ Where autograd has to record, a public function checks its arguments and ends in
 Then that is what is written down, with its arguments: the checks need not be made again, and what `apply` calls is
 replayed by itself.
 
-A record holds no tensor. Memory is allocated anew in each call and given back as soon as the last launch that needs it
+A record is a function of the tensors and their addresses, written in Python for this one geometry and compiled: no
+loops, no decisions. It holds no tensor. Memory that only kernels see, and of which a view is returned, is allocated as
+that view. All memory is allocated anew in each call and given back as soon as the last launch that needs it
 is made, so peak memory is at most that of the call itself.
 
 Names: `replayed`.
@@ -39,20 +41,27 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad as _levels
 
 from academy.runtime import launch
 from academy.runtime.device import ASKED
-from academy.runtime.autograd import forward_mode
 from academy.runtime.checks import peek_interpreter_stack
 from academy.runtime.modes import DispatchMode
 
 import triton  # isort: skip
 
 try:
+    # How many modes look at operations. (By these names, because each dot costs as much as the question.)
+    from torch import Tensor
+    from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
+
     # What the compiler's guards are made of: dtype, device, shape, strides, flags of several tensors in a microsecond.
+    # And what its code allocates with on the current device, in half of the time: `empty(shape, strides, dtype)`.
     from torch._C._dynamo.guards import TensorGuards
+    from torch._C._dynamo.guards import _empty_strided_cuda as empty  # type: ignore[attr-defined]
+    from torch.nn import Parameter
 except ImportError:  # the playground's torch has none, and another version may lack them: then nothing is replayed
-    TensorGuards = None  # type: ignore[misc,assignment]
+    TensorGuards = empty = None  # type: ignore[misc,assignment]
 
 _PLAIN = {int, float, bool, str, torch.dtype, type(None)}
 #: Every address in a key is taken modulo this: decisions about alignment are made up to two cache lines.
@@ -63,6 +72,9 @@ MOST = 16
 _RECORDS = "autograd records"
 #: Ways to get memory that nobody has written yet.
 _EMPTY = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
+#: Such that is filled with a number at once, and with which; the others have it as their last argument.
+_FILLED = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
+_FULL = {"full", "full_like", "new_full"}
 #: One call is recorded at a time, and only launches of its thread belong to it.
 _LOCK = threading.Lock()
 
@@ -81,22 +93,22 @@ def replayed(function: Callable) -> Callable:
     def call(*arguments, **named):
         if torch.compiler.is_compiling() or not launch.REMEMBERS or _apart():
             return function(*arguments, **named)
-        key: list = []
+        key: list = [*named]
         tensors: list = []
         try:
-            _see(arguments, key, tensors)
-            if named:
-                key += named
-                _see(named.values(), key, tensors)
-            if len(set(map(id, tensors))) < len(tensors):
-                tensors = _once(tensors, key)
+            _see((*arguments, *named.values()) if named else arguments, key, tensors)
             addresses = [tensor.data_ptr() for tensor in tensors]
+            placed = _placed(addresses)
+            if placed is not None and len(set(map(id, tensors))) < len(tensors):
+                tensors = _once(tensors, key)
+                addresses = [tensor.data_ptr() for tensor in tensors]
+                placed = _placed(addresses)
             same = tuple(key)
             known = kinds.get(same, ())
         except (TypeError, RuntimeError):  # another kind of argument: no address, no hash
             return function(*arguments, **named)
         for kind in known:
-            if kind.fits(tensors, addresses):
+            if kind.fits(tensors, placed):
                 plan = kind.plan
                 if isinstance(plan, Plan):
                     if plan.holds():
@@ -108,7 +120,7 @@ def replayed(function: Callable) -> Callable:
                 break
         else:
             with contextlib.suppress(TypeError, RuntimeError):
-                launch.keep(kinds, same, [Kind(tensors, addresses), *known][:MOST])
+                launch.keep(kinds, same, [Kind(tensors, placed), *known][:MOST])
         return function(*arguments, **named)
 
     return call
@@ -116,12 +128,9 @@ def replayed(function: Callable) -> Callable:
 
 def _apart() -> bool:
     """Whether something looks at operations or derives them, or this thread is recording."""
-    return bool(
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or forward_mode()
-        or peek_interpreter_stack() is not None
-    )
+    if _len_torch_dispatch_stack() or _len_torch_function_stack() or _levels._current_level >= 0:
+        return True
+    return peek_interpreter_stack() is not None
 
 
 def _see(arguments: Iterable, key: list, tensors: list) -> None:
@@ -132,7 +141,7 @@ def _see(arguments: Iterable, key: list, tensors: list) -> None:
     """
     for value in arguments:
         kind = value.__class__
-        if kind is torch.Tensor or kind is torch.nn.Parameter:
+        if kind is Tensor or kind is Parameter:
             if value.requires_grad and torch.is_grad_enabled():
                 key.append(_RECORDS)
             key.append(value.numel())  # calls that differ in their tensors' sizes need not be compared
@@ -164,35 +173,27 @@ class Kind:
     """What is the same in all calls of a kind: the device, the tensors' geometry, how their addresses are aligned and
     which of them are the same. Settings are noted when a function asks for them, in `ASKED`."""
 
-    def __init__(self, tensors: list, addresses: list):
+    def __init__(self, tensors: list, placed: tuple | None):
         """Raises TypeError or RuntimeError without a tensor, and if one is nested or sparse."""
         shapes: list = [[*each.shape] for each in tensors]
         strides: list = [[*each.stride()] for each in tensors]
         self.guard = TensorGuards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
-        self.device = launch.current_device()
-        self.aligned, self.same = _alignment(addresses), _alike(addresses)
+        self.device, self.placed = launch.current_device(), placed
         self.plan: Plan | str = "seen"
 
-    def fits(self, tensors: list, addresses: list) -> bool:
-        return (
-            self.guard(*tensors)
-            and self.device == launch.current_device()
-            and self.aligned == _alignment(addresses)
-            and self.same == _alike(addresses)
-        )
+    def fits(self, tensors: list, placed: tuple | None) -> bool:
+        return self.guard(*tensors) and self.device == launch.current_device() and self.placed == placed
 
 
-def _alignment(addresses: list) -> list | None:
-    """The last bits of the addresses; None if all are 0, as they are but for parts of tensors."""
+def _placed(addresses: list) -> tuple[list, list] | None:
+    """The last bits of the addresses, and which are the same. None if all of these bits are 0 and no two are the same,
+    as it is but for parts of tensors."""
     together = 0
     for address in addresses:
         together |= address
-    return [address % ALIGNMENT for address in addresses] if together % ALIGNMENT else None
-
-
-def _alike(addresses: list) -> list | None:
-    """Which of the addresses are the same, if any are."""
-    return [addresses.index(each) for each in addresses] if len(set(addresses)) < len(addresses) else None
+    if together % ALIGNMENT == 0 and len(set(addresses)) == len(addresses):
+        return None
+    return [address % ALIGNMENT for address in addresses], [addresses.index(each) for each in addresses]
 
 
 def _casts() -> bool:
@@ -201,40 +202,31 @@ def _casts() -> bool:
 
 
 class Plan:
-    """A recorded call: steps, each a function of (tensors, addresses, device), and one that returns the result."""
+    """A recorded call: the text of a function of its tensors and their addresses, and the function."""
 
-    def __init__(self, steps: list[Callable], result: Callable, hooks: list, settings: list[tuple[Callable, object]]):
-        self.steps, self.result, self.hooks, self.settings = steps, result, hooks, settings
+    def __init__(self, source: str, names: dict[str, Any], hooks: list, settings: list[tuple[Callable, object]]):
+        self.source, self.hooks, self.settings = source, hooks, settings
+        exec(compile(source, "<a recorded call>", "exec"), names)
+        self.call = names["call"]
 
     def holds(self) -> bool:
         """Whether nobody watches launches, and each setting that was asked for is what it was."""
-        if launch.watched() or any(self.hooks):
+        if launch.watched():
             return False
-        return not self.settings or all(ask() == was for ask, was in self.settings)
+        for hooks in self.hooks:
+            if hooks:
+                return False
+        for ask, was in self.settings:
+            if ask() != was:
+                return False
+        return True
 
     def __call__(self, tensors: list, addresses: list) -> Any:
-        tensors.append(None)  # a root, too: that of a result which is None
-        addresses.append(0)
-        device = launch.current_device()
-        for step in self.steps:
-            step(tensors, addresses, device)
-        return self.result(tensors)
+        return self.call(*tensors, *addresses)
 
 
 class Frame(Plan):
-    """A recorded call that ends in the `apply` of an `autograd.Function`: its arguments, those that are tensors as
-    (place, number), and which of its results is wanted."""
-
-    def __init__(self, apply: Callable, template: list, places: list, pick: slice | int | None, settings: list):
-        self.apply, self.template, self.places, self.pick = apply, template, places, pick
-        self.hooks, self.settings = [], settings
-
-    def __call__(self, tensors: list, addresses: list) -> Any:
-        values = self.template.copy()
-        for place, number in self.places:
-            values[place] = tensors[number]
-        made = self.apply(*values)
-        return made if self.pick is None else made[self.pick]
+    """A recorded call that ends in the `apply` of an `autograd.Function`."""
 
 
 class Unknown(Exception):
@@ -276,16 +268,21 @@ def record(recorder: _Recorder, function: Callable, arguments: tuple, named: dic
 
 
 class _Recorder(DispatchMode):
-    """Writes down operations and launches. A *root* is a tensor that an address is counted from: an argument, or what
-    an operation has made."""
+    """Writes down operations and launches, as Python. A *root* is a tensor that an address is counted from: an
+    argument, or what an operation has made. Root 3 is called t3, its address a3; what comes from outside c0, c1, …"""
 
     def __init__(self, tensors: list, addresses: list, autograd: bool):
         super().__init__()
         self.autograd, self.inside = autograd, False
         self.frames: list[tuple] = []
-        self.roots, self.bases, self.count = [*tensors, None], [*addresses, 0], len(tensors)
+        self.roots, self.bases, self.count = [*tensors], [*addresses], len(tensors)
         self.alive: list = []  # what is made isn't given back while the call is recorded: each has its own memory
-        self.steps: list[tuple[Callable, set[int]]] = []
+        #: What is done, the roots that it takes, and those that it makes. Without a text it is memory for one.
+        self.steps: list[tuple[str, set[int], range]] = []
+        self.names: dict[str, Any] = {}
+        self.addressed: set[int] = set()
+        self.operated: set[int] = set()
+        self.operates = False
         self.hooks: list = []
         self.problem: str | None = None
         self.memory: dict[int, list[int]] = {}
@@ -311,20 +308,27 @@ class _Recorder(DispatchMode):
             return  # a view
         if new and len(new) < len(made):
             raise Unknown(f"{function} returns views and more")
-        name = function.overloadpacket.__name__
-        if name in _EMPTY and len(new) == 1:
-            (one,) = new
-            if one.storage_offset():
+        name, number, used = function.overloadpacket.__name__, len(self.roots), set[int]()
+        fill = _FILLED.get(name, args[-1] if name in _FULL and len(args) > 1 else None)
+        if (name in _EMPTY or type(fill) in launch.NUMBERS) and len(new) == 1:
+            if new[0].storage_offset():
                 raise Unknown("memory that begins somewhere else")
-            make = functools.partial(
-                torch.empty_strided, tuple(one.shape), one.stride(), dtype=one.dtype, device=one.device
-            )
-            self.steps.append((_Allocation(make), set()))
+            self.steps.append(("", used, range(number, number + 1)))
+            if name not in _EMPTY:
+                self.operated.add(number)
+                filled = "zero_()" if type(fill) is int and fill == 0 else f"fill_({self.constant(fill)})"
+                self.steps.append((f"t{number}.{filled}", used, range(0)))
         else:
-            used: set[int] = set()
-            given = [self.template(each, used) for each in args]
-            options = {name: self.template(each, used) for name, each in kwargs.items()}
-            self.steps.append((_Operation(function, given, options, len(new)), used))
+            self.operates = True
+            given = [self.expression(each, used) for each in args]
+            given += [f"{option}={self.expression(each, used)}" for option, each in kwargs.items()]
+            made_here = range(number, number + len(new))
+            self.operated |= used | set(made_here)
+            call = f"{self.named(function)}({', '.join(given)})"
+            if new:
+                comma = ", " if isinstance(result, tuple | list) else ""
+                call = f"{''.join(f't{each}{comma}' for each in made_here)} = {call}"
+            self.steps.append((call, used, made_here))
         for each in new:
             self.memory[_memory(each)] = [len(self.roots)]
             self.roots.append(each)
@@ -343,23 +347,21 @@ class _Recorder(DispatchMode):
             raise Unknown(f"{kernel} is launched by Triton")
         known, given = remembered
         used: set[int] = set()
-        template: list = []
-        fills: list[tuple[int, Callable]] = []
-        simple: list[tuple[int, int, int]] = []
+        written: list[str] = []
         for value, encode in zip(given, known.encoders or [None] * len(given)):
             if encode is not None:
-                address = self.address(value.base, used)
-                fills.append((len(template), functools.partial(_encoded, encode, address, value.shape, value.strides)))
-                template += None, *value.shape, *value.strides
+                # By the address alone, which costs less than to look it up with sizes and strides.
+                described = functools.lru_cache(maxsize=256)(
+                    lambda address, encode=encode, form=value[1:3]: encode(address, *form)
+                )
+                written.append(f"{self.named(described)}({self.address(value.base, used)})")
+                written += map(self.constant, (*value.shape, *value.strides))
             else:
-                fill = self.fill(value, used)
-                if fill is not None and fill.func is _address:
-                    simple.append((len(template), *fill.args))
-                elif fill is not None:
-                    fills.append((len(template), fill))
-                template.append(None if fill is not None else launch.look((value,))[2][0])
-        self.hooks.append(known.hooks)
-        self.steps.append((_Launch(known, [*template, *known.rest], simple, fills), used))
+                written.append(self.value(value, used))
+        if not any(known.hooks is hooks for hooks in self.hooks):
+            self.hooks.append(known.hooks)
+        call = known.written(written + ["None"] * len(known.rest), self.constant, self.named)
+        self.steps.append((call, used, range(0)))
 
     def root(self, tensor: torch.Tensor) -> tuple[int, int]:
         """The number of the root that a tensor lies in, and how many bytes behind its beginning."""
@@ -372,43 +374,66 @@ class _Recorder(DispatchMode):
         number = (same or numbers)[0]
         return number, address - self.bases[number]
 
-    def address(self, tensor: torch.Tensor, used: set[int]) -> functools.partial:
+    def address(self, tensor: torch.Tensor, used: set[int]) -> str:
         number, offset = self.root(tensor)
         used.add(number)
-        return functools.partial(_address, number, offset)
+        self.addressed.add(number)
+        return f"a{number} + {offset}" if offset else f"a{number}"
 
-    def fill(self, value: Any, used: set[int]) -> functools.partial | None:
-        """A function of the addresses, or None for what doesn't depend on them."""
+    def value(self, value: Any, used: set[int]) -> str:
+        """What the driver gets for an argument."""
         if isinstance(value, torch.Tensor):
             return self.address(value, used)
-        if not isinstance(value, tuple):
-            return None
-        parts = [(self.fill(part, used), part) for part in value]
-        if not any(fill for fill, _ in parts):
-            return None
-        return functools.partial(_filled, [(fill, fill or launch.look((part,))[2][0]) for fill, part in parts])
+        if isinstance(value, tuple):
+            return f"({''.join(self.value(part, used) + ', ' for part in value)})"
+        return self.constant(launch.look((value,))[2][0])
 
-    def template(self, value: Any, used: set[int]) -> functools.partial:
-        """A function of the tensors that makes an argument or a result."""
+    def named(self, value: Any) -> str:
+        """A name for what comes from outside."""
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def constant(self, value: Any) -> str:
+        if isinstance(value, torch.Size):
+            value = tuple(value)
+        if value.__class__ in (int, bool, type(None)):
+            return repr(value)
+        if value.__class__ is tuple:
+            return f"({''.join(self.constant(part) + ', ' for part in value)})"
+        return self.named(value)
+
+    def expression(self, value: Any, used: set[int], returned: bool = False) -> str:
+        """An argument of an operation, or a result: from the roots."""
         if isinstance(value, torch.Tensor):
-            number, offset = self.root(value)
-            used.add(number)
-            root, size = self.roots[number], value.element_size()
-            if size == root.element_size() and (value.shape, value.stride(), offset) == (root.shape, root.stride(), 0):
-                same = value.dtype == root.dtype
-                return functools.partial(_root, number) if same else functools.partial(_viewed, number, value.dtype)
-            if value.dtype == root.dtype and offset % size == 0:
-                return functools.partial(_strided, number, tuple(value.shape), value.stride(), offset // size)
-            if (root.storage_offset() * root.element_size() + offset) % size:
-                raise Unknown("a view between elements")
-            return functools.partial(_retyped, number, value.dtype, tuple(value.shape), value.stride(), offset)
+            return self.tensor(value, used, returned)
         if isinstance(value, list | tuple):
             kind = value.__class__
-            make = kind._make if hasattr(kind, "_make") else kind
-            return functools.partial(_several, make, [self.template(part, used) for part in value])
+            parts = "".join(self.expression(part, used, returned) + ", " for part in value)
+            if kind in (list, tuple):
+                return f"[{parts}]" if kind is list else f"({parts})"
+            return f"{self.named(kind._make if hasattr(kind, '_make') else kind)}(({parts}))"
         if isinstance(value, torch.Generator | torch.Stream):
             raise Unknown("a state of its own")
-        return functools.partial(_constant, value)
+        if returned and value.__class__ not in _PLAIN:
+            raise Unknown(f"a result of type {type(value).__name__}")
+        return self.constant(value)
+
+    def tensor(self, value: torch.Tensor, used: set[int], returned: bool) -> str:
+        number, offset = self.root(value)
+        used.add(number)
+        root, size = self.roots[number], value.element_size()
+        shape, strides = self.constant(value.shape), self.constant(value.stride())
+        whole = (value.shape, value.stride(), size, offset) == (root.shape, root.stride(), root.element_size(), 0)
+        if whole and value.dtype != root.dtype:
+            return f"t{number}.view({self.named(value.dtype)})"
+        if whole and (number >= self.count or value is root or not returned):  # a result may be a view of an argument
+            return f"t{number}"
+        if value.dtype == root.dtype and offset % size == 0:
+            return f"t{number}.as_strided({shape}, {strides}, t{number}.storage_offset() + {offset // size})"
+        if (root.storage_offset() * root.element_size() + offset) % size:
+            raise Unknown("a view between elements")
+        return f"{self.named(_retyped)}(t{number}, {self.named(value.dtype)}, {shape}, {strides}, {offset})"
 
     def framed(self, kind: type, given: tuple, apply: Callable) -> Any:
         """What a function of autograd's returns. What it does isn't written down."""
@@ -425,65 +450,71 @@ class _Recorder(DispatchMode):
         if self.steps or len(self.frames) != 1:
             raise Unknown("autograd records operations")
         ((kind, given, made),) = self.frames
-        numbers = {id(tensor): number for number, tensor in enumerate(self.roots[: self.count])}
-        places = [(at, numbers.get(id(value))) for at, value in enumerate(given) if isinstance(value, torch.Tensor)]
-        if any(number is None for _, number in places):
+        numbers = {id(tensor): number for number, tensor in enumerate(self.roots)}
+        if any(isinstance(value, torch.Tensor) and id(value) not in numbers for value in given):
             raise Unknown("an argument is made from others")
-        template = [None if isinstance(value, torch.Tensor) else _lasting(value) for value in given]
-        pick: slice | int | None = None
+        written = [
+            f"t{numbers[id(value)]}" if isinstance(value, torch.Tensor) else self.constant(_lasting(value))
+            for value in given
+        ]
+        call = f"{self.named(kind.apply)}({', '.join(written)})"
         if result is not made:
             several = made if isinstance(made, tuple) else ()
             one = [at for at, each in enumerate(several) if each is result]
             first = isinstance(result, tuple) and len(result) <= len(several)
             if one:
-                (pick,) = one
+                call += f"[{one[0]}]"
             elif first and type(result) is tuple and all(map(operator.is_, result, several)):
-                pick = slice(len(result))
+                call += f"[:{len(result)}]"
             else:
                 raise Unknown("something is done with the result")
-        return Frame(kind.apply, template, places, pick, [(ask, ask()) for ask in ASKED])
+        return Frame(self.source([f"return {call}"]), self.names, [], [(ask, ask()) for ask in ASKED])
 
     def plan(self, result: Any) -> Plan:
         if self.problem is not None:
             raise Unknown(self.problem)
         if self.autograd:
             return self.frame(result)
-        wanted: set[int] = set()
-        make = self.result(result, wanted)
+        self.as_returned(result)
+        later: set[int] = set()
+        lines = [f"return {self.expression(result, later, returned=True)}"]
         # What isn't returned is given back behind the last step that uses it, if others follow.
-        steps: list[Callable] = []
-        later = set(wanted)
-        for step, used in reversed(self.steps):
-            done = sorted(number for number in used - later if number > self.count)
-            if done and steps:
-                steps.append(functools.partial(_given_back, done))
+        for step, used, makes in reversed(self.steps):
+            done = sorted(number for number in used - later if number >= self.count)
+            if done and len(lines) > 1:
+                lines.append(f"del {', '.join(f't{number}' for number in done)}")
             later |= used
-            steps.append(step)
-        asked = {*ASKED, *([_casts] if any(isinstance(step, _Operation) for step, _ in self.steps) else [])}
-        return Plan(steps[::-1], make, self.hooks, [(ask, ask()) for ask in asked])
+            lines += [f"a{number} = t{number}.data_ptr()" for number in makes if number in self.addressed]
+            lines.append(step or self.allocation(makes[0]))
+        asked = {*ASKED, *([_casts] if self.operates else [])}
+        return Plan(self.source(lines[::-1]), self.names, self.hooks, [(ask, ask()) for ask in asked])
 
-    def result(self, value: Any, used: set[int]) -> Callable:
-        """A function of the tensors that returns the result. One that is a root, or several, are picked out at once."""
-        if value is None:
-            return operator.itemgetter(self.count)
-        if isinstance(value, torch.Tensor):
-            make = self.template(value, used)
-            if make.func is not _root:
-                return make
-            (number,) = make.args
-            if number < self.count and value is not self.roots[number]:  # a view of an argument
-                return functools.partial(_strided, number, tuple(value.shape), value.stride(), 0)
-            return operator.itemgetter(number)
-        if isinstance(value, list | tuple):
-            kind = value.__class__
-            parts = [self.result(part, used) for part in value]
-            numbers: list = [part.__reduce__()[1] if part.__class__ is operator.itemgetter else () for part in parts]
-            if kind is tuple and len(parts) > 1 and all(len(each) == 1 for each in numbers):
-                return operator.itemgetter(*(number for (number,) in numbers))
-            return functools.partial(_several, kind._make if hasattr(kind, "_make") else kind, parts)
-        if value.__class__ not in _PLAIN:
-            raise Unknown(f"a result of type {type(value).__name__}")
-        return functools.partial(_constant, value)
+    def source(self, lines: list[str]) -> str:
+        arguments = [f"{kind}{number}" for kind in "ta" for number in range(self.count)]
+        self.names["stream"] = launch.current_stream
+        begin = f"stream_now = stream({launch.current_device()})"
+        body = [begin, *lines] if any("stream_now" in line for line in lines) else lines
+        return f"def call({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in body)
+
+    def allocation(self, number: int) -> str:
+        one = self.roots[number]
+        geometry = f"{self.constant(one.shape)}, {self.constant(one.stride())}"
+        if one.is_cuda and one.get_device() == launch.current_device():
+            return f"t{number} = {self.named(empty)}({geometry}, {self.named(one.dtype)})"
+        options = f"dtype={self.named(one.dtype)}, device={self.named(one.device)}"
+        return f"t{number} = {self.named(torch.empty_strided)}({geometry}, {options})"
+
+    def as_returned(self, result: Any) -> None:
+        """Memory that only kernels know, and of which a view is returned, is allocated as what is returned."""
+        allocated = {makes[0] for step, _, makes in self.steps if not step} - self.operated
+        found: dict[int, list[torch.Tensor]] = {}
+        for tensor in _tensors(result):
+            for number in allocated.intersection(self.memory.get(_memory(tensor), ())):
+                found.setdefault(number, []).append(tensor)
+        for number, views in found.items():
+            view, root = views[0], self.roots[number]
+            if len(views) == 1 and not view.storage_offset() and view.numel() and _extent(view) == _extent(root):
+                self.roots[number] = view
 
 
 def _lasting(value: Any) -> Any:
@@ -509,84 +540,19 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-class _Allocation:
-    def __init__(self, make: Callable):
-        self.make = make
-
-    def __call__(self, tensors: list, addresses: list, device: int) -> None:
-        made = self.make()
-        tensors.append(made)
-        addresses.append(made.data_ptr())
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, list | tuple):
+        return [tensor for part in value for tensor in _tensors(part)]
+    return [value] if isinstance(value, torch.Tensor) else []
 
 
-class _Operation:
-    def __init__(self, function: Callable, args: list, kwargs: dict, makes: int):
-        self.function, self.args, self.kwargs, self.makes = function, args, kwargs, makes
-
-    def __call__(self, tensors: list, addresses: list, device: int) -> None:
-        kwargs = {name: make(tensors) for name, make in self.kwargs.items()}
-        result = self.function(*[make(tensors) for make in self.args], **kwargs)
-        if self.makes:
-            made = result if isinstance(result, tuple | list) else (result,)
-            tensors += made
-            addresses += [each.data_ptr() for each in made]
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes from the first element to the end of the last."""
+    steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return (1 + steps) * tensor.element_size()
 
 
-class _Launch:
-    """simple: (place among the values, root, bytes behind it); fills: (place, function of the addresses)."""
-
-    def __init__(self, known: Any, template: list, simple: list, fills: list[tuple[int, Callable]]):
-        self.run, self.grid, self.template, self.simple, self.fills = known.run, known.grid, template, simple, fills
-
-    def __call__(self, tensors: list, addresses: list, device: int) -> None:
-        values = self.template.copy()
-        for place, number, offset in self.simple:
-            values[place] = addresses[number] + offset
-        for place, fill in self.fills:
-            values[place] = fill(addresses)
-        self.run(self.grid, device, values)
-
-
-def _given_back(numbers: list[int], tensors: list, addresses: list, device: int) -> None:
-    for number in numbers:
-        tensors[number] = None
-
-
-def _address(number: int, offset: int, addresses: list) -> int:
-    return addresses[number] + offset
-
-
-def _filled(parts: list, addresses: list) -> tuple:
-    return tuple(fill(addresses) if fill else value for fill, value in parts)
-
-
-def _encoded(encode: Callable, address: Callable, shape: tuple, strides: tuple, addresses: list) -> Any:
-    return encode(address(addresses), shape, strides)
-
-
-def _root(number: int, tensors: list) -> torch.Tensor:
-    return tensors[number]
-
-
-def _viewed(number: int, dtype: torch.dtype, tensors: list) -> torch.Tensor:
-    return tensors[number].view(dtype)
-
-
-def _strided(number: int, shape: tuple, strides: tuple, offset: int, tensors: list) -> torch.Tensor:
-    root = tensors[number]
-    return root.as_strided(shape, strides, root.storage_offset() + offset)
-
-
-def _retyped(number: int, dtype: torch.dtype, shape: tuple, strides: tuple, offset: int, tensors: list) -> torch.Tensor:
-    root = tensors[number]
+def _retyped(root: torch.Tensor, dtype: torch.dtype, shape: tuple, strides: tuple, offset: int) -> torch.Tensor:
     begin = root.storage_offset() * root.element_size() + offset
     view = torch.empty(0, dtype=dtype, device=root.device)
     return view.set_(root.untyped_storage(), begin // view.element_size(), shape, strides)
-
-
-def _several(make: Callable, parts: list[Callable], tensors: list) -> Any:
-    return make([part(tensors) for part in parts])
-
-
-def _constant(value: Any, tensors: list) -> Any:
-    return value

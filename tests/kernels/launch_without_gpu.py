@@ -191,7 +191,7 @@ def wrong_descriptors():
 
 def main():
     triton.JITFunction.run = lambda self, *arguments, grid, warmup, **named: variant(arguments, named)
-    launch.REMEMBERS, launch.current_device, launch._current_stream = True, lambda: -1, lambda device: 5
+    launch.REMEMBERS, launch.current_device, launch.current_stream = True, lambda: -1, lambda device: 5
     launch.ONE_LAUNCHER = False
     right, remembered = wrong_calls(0)
     launch.ONE_LAUNCHER = True

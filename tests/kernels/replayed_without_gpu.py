@@ -96,15 +96,25 @@ class Noted(TorchDispatchMode):
         return result
 
 
-def noted(step):
-    """A step of a replayed call, which notes what it makes."""
+def noted(make):
+    """What a replayed call makes memory with, which notes it."""
 
-    def call(self, tensors, addresses, device):
-        before = len(tensors)
-        step(self, tensors, addresses, device)
-        MADE.extend(tensors[before:])
+    def made(*arguments, **named):
+        result = make(*arguments, **named)
+        MADE.extend(result if isinstance(result, tuple | list) else (result,))
+        return result
 
-    return call
+    return made
+
+
+def noting(named):
+    """In place of `_Recorder.named`."""
+
+    def name(self, value):
+        makes = isinstance(value, torch._ops.OpOverload) or value is torch.empty_strided
+        return named(self, noted(value) if makes else value)
+
+    return name
 
 
 def told(value, tensors, new):
@@ -538,7 +548,7 @@ def kept_alive():
 
 
 def with_mutants():
-    see, launched = replay._see, replay._Launch.__init__
+    see = replay._see
 
     def without(*kinds):
         def seen(arguments, key, tensors):
@@ -552,18 +562,27 @@ def with_mutants():
         see(arguments, key, tensors)
         key[:] = [each for each in key if each is not replay._RECORDS]
 
-    def no_offsets(self, known, template, simple, fills):
-        launched(self, known, template, [(place, number, 0) for place, number, _ in simple], fills)
+    def no_offsets(self, tensor, used, address=replay._Recorder.address):
+        return address(self, tensor, used).split(" ")[0]
+
+    def only(kept):
+        placed = replay._placed
+
+        def some(addresses):
+            part = (placed(addresses) or ([], []))[kept]
+            return part if any(part) and part != [*range(len(part))] else None
+
+        return some
 
     always = lambda *_: True  # noqa: E731
     mutants = {
         "geometry ignored": (replay.Kind, "fits", always, ["attention", "layernorm"]),
-        "alignment ignored": (replay, "_alignment", lambda addresses: None, ["layernorm", "softmax", "decode"]),
+        "alignment ignored": (replay, "_placed", only(1), ["layernorm", "softmax", "decode"]),
         "whole numbers ignored": (replay, "_see", without(int), ["decode", "layernorm backward"]),
         "fractions ignored": (replay, "_see", without(float), ["attention", "decode"]),
         "flags ignored": (replay, "_see", without(bool, str), ["layernorm", "gradient"]),
-        "two of the same memory": (replay, "_alike", lambda addresses: None, ["swiglu"]),
-        "parts begin with the whole": (replay._Launch, "__init__", no_offsets, ["decode", "layernorm backward"]),
+        "two of the same memory": (replay, "_placed", only(0), ["swiglu"]),
+        "parts begin with the whole": (replay._Recorder, "address", no_offsets, ["decode", "layernorm backward"]),
     }
     found = {}
     for name, (owner, attribute, mutant, names) in mutants.items():
@@ -593,14 +612,13 @@ def main():
     utils = SimpleNamespace(fill_tma_descriptor=filled, fill_tma_descriptor_tiled=filled)
     triton.runtime.driver.set_active(SimpleNamespace(utils=utils))
     launch.REMEMBERS = launch.COMPILED = True
-    launch.current_device, launch._current_stream = lambda: -1, lambda device: 5
+    launch.current_device, launch.current_stream = lambda: -1, lambda device: 5
     checks.HERE, checks.INTERPRET, device.INTERPRET = "is_cpu", False, False
     card = SimpleNamespace(major=9, minor=0, multi_processor_count=132, shared_memory_per_block_optin=232448)
     torch.cuda.get_device_properties = lambda index: card
     cross_entropy.backward_programs = norms.backward_schedule = None
     cross_entropy.backward_programs, layernorm.backward_schedule = lambda index: 8, lambda *_: (4, 1)
-    replay._Allocation.__call__ = noted(replay._Allocation.__call__)
-    replay._Operation.__call__ = noted(replay._Operation.__call__)
+    replay._Recorder.named = noting(replay._Recorder.named)
     replay.Frame.__call__ = counted(replay.Frame, FRAMES)
     replay.Plan.__call__ = counted(replay.Plan, REPLAYS)
     results = {}
