@@ -15,14 +15,13 @@ with $u$ from [[tag: DPO-u]] the loss is
 [[eq: DPO]]
 
 **What it costs.** Next to nothing: 8 sequences of 1024 tokens are 8192 numbers in each tensor, where their logits were
-a billion. What counts is the host's time and that it is right. One kernel computes the loss of each token and its slope
-together; PyTorch adds up. On an H200 64 sequences of 2048 tokens take the card
-[[bench: policy_loss/64x2048/forward+backward/ms]] with the backward pass, and PyTorch
-[[bench: policy_loss/64x2048/forward+backward/eager.ms]].
+a billion. What counts is the host's time, how many kernels are launched, and that it is right. Two do the forward pass:
+one computes the slope of each token and adds up their losses, and one program takes the mean. A third multiplies on the
+way back. On an H200 64 sequences of 2048 tokens take the card [[bench: policy_loss/64x2048/forward+backward/ms]] with
+the backward pass, and PyTorch [[bench: policy_loss/64x2048/forward+backward/eager.ms]].
 
 **Where it falls behind.** `torch.compile` makes of the same formula what takes the card
-[[bench: policy_loss/64x2048/forward+backward/torch.compile.ms]]: it joins the sum, too. There a kernel of one's own
-isn't worth its while.
+[[bench: policy_loss/64x2048/forward+backward/torch.compile.ms]].
 
 **Contract.** All tensors are float32 but the mask, which is boolean, integer or floating: how much a token counts. Any
 strides. Where the mask is 0 nothing is read, so NaN there harms nothing. Only log-probabilities of the model that is
@@ -40,7 +39,8 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from annotated_examples.common.exponential import exp, sigmoid_of
-from annotated_examples.common.logits import INTEGERS, items
+from annotated_examples.common.logits import INTEGERS
+from annotated_examples.common.shares import mean_of_tokens
 
 
 # ## Reference
@@ -103,34 +103,26 @@ def k3(d):
 # too low. The other side of the clip never counts. So one comparison is enough, and the sign of $A$ says which.
 @triton.jit
 def grpo_kernel(
-    logprobs_ptr,  # (B, T)
-    old_ptr,  # (B, T), or None: as `logprobs`
-    ref_ptr,  # (B, T), or None: no price
-    advantages_ptr,  # that of token t in sequence b lies b · stride_ab + t · stride_at behind the first
-    mask_ptr,  # (B, T), or None
-    terms_ptr,  # (B, T)
-    slopes_ptr,  # (B, T)
-    n,  # B · T
-    T,
-    stride_ab,
-    stride_at,
-    lowest,
-    highest,
-    beta,
-    BLOCK: tl.constexpr,
-):
+    logprobs_ptr, old_ptr, ref_ptr,  # (B, T); old_ptr None: as `logprobs`; ref_ptr None: no price
+    advantages_ptr, mask_ptr,  # see the strides; (B, T), or None
+    slopes_ptr, sums_ptr, counts_ptr,  # (B, T); of each part of a sequence, (B, parts): its terms, how much counts
+    # The advantage of token t in sequence b lies b · stride_ab + t · stride_at behind the first.
+    T, stride_ab, stride_at, lowest, highest, beta, BLOCK: tl.constexpr,
+):  # fmt: skip
     # Inside `torch.compile` a Python float arrives as float64, and what it meets becomes float64, too.
     lowest, highest, beta = tl.cast(lowest, tl.float32), tl.cast(highest, tl.float32), tl.cast(beta, tl.float32)
-    offs = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    weight = (offs < n).to(tl.float32)
+    b, part = tl.program_id(0).to(tl.int64) // tl.cdiv(T, BLOCK), tl.program_id(0) % tl.cdiv(T, BLOCK)
+    offs_t = part.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    offs, within = b * T + offs_t, offs_t < T
+    weight = within.to(tl.float32)
     if mask_ptr is not None:
-        weight = tl.load(mask_ptr + offs, mask=offs < n, other=0).to(tl.float32)
-    # The third token of the example's first sequence doesn't count, `pid=0: counts = [1, 1, 0, 1, 1, 1, 1, 0]`. It is
-    # selected, not multiplied with zero: zero times NaN is NaN.
+        weight = tl.load(mask_ptr + offs, mask=within, other=0).to(tl.float32)
+    # The third token of the example's first sequence doesn't count, `pid=0: counts = [1, 1, 0, 1]`. It is selected, not
+    # multiplied with zero: zero times NaN is NaN.
     counts = weight != 0.0
     y = tl.load(logprobs_ptr + offs, mask=counts, other=0.0)
     # One advantage for a whole sequence, or one for each token: then the second stride isn't 0.
-    a = tl.load(advantages_ptr + offs // T * stride_ab + offs % T * stride_at, mask=counts, other=0.0)
+    a = tl.load(advantages_ptr + b * stride_ab + offs_t * stride_at, mask=counts, other=0.0)
 
     # [[tag: PL-ratio]]. In the first step after a rollout nothing has moved, and the ratio is 1. The gradient is not 0,
     # but −A: the old log-probability is a constant, though it has the same value.
@@ -139,9 +131,10 @@ def grpo_kernel(
         log_ratio = y - tl.load(old_ptr + offs, mask=counts, other=0.0)
     # Without an advantage the product is 0. A ratio of infinity would make it NaN, so 1 takes its place. A NaN stays.
     ratio = tl.where((a == 0.0) & (log_ratio == log_ratio), 1.0, exp(log_ratio))
-    # Beyond the bound the term is constant, and the slope 0: `pid=0: beyond = [0, 0, 0, 1, 0, 0, 1, 0]`. The sixth
-    # token has the same ratio as the fourth, and is a bad one. At the bound the slope is kept, as PyTorch's `minimum`
-    # and `clamp` do. A NaN isn't beyond: it stays.
+    # Beyond the bound the term is constant, and the slope 0: the last token of the first sequence,
+    # `pid=0: beyond = [0, 0, 0, 1]`. The second token of the other has the same ratio, and is a bad one,
+    # `pid=1: beyond = [0, 0, 1, 0]`. At the bound the slope is kept, as PyTorch's `minimum` and `clamp` do. A NaN isn't
+    # beyond: it stays.
     bound = tl.where(a > 0.0, highest, lowest)
     beyond = (a > 0.0) & (ratio > bound) | (a < 0.0) & (ratio < bound)
     term = -tl.where(beyond, bound, ratio) * a
@@ -152,8 +145,10 @@ def grpo_kernel(
         k, in_d = k3(tl.load(ref_ptr + offs, mask=counts, other=0.0) - y)
         term += beta * k
         slope -= beta * in_d
-    tl.store(terms_ptr + offs, tl.where(counts, weight * term, 0.0), mask=offs < n)
-    tl.store(slopes_ptr + offs, tl.where(counts, weight * slope, 0.0), mask=offs < n)
+    tl.store(slopes_ptr + offs, tl.where(counts, weight * slope, 0.0), mask=within)
+    # Terms go no further: their sum does, and beside it what this part of the sequence weighs.
+    tl.store(sums_ptr + tl.program_id(0), tl.sum(tl.where(counts, weight * term, 0.0), 0))
+    tl.store(counts_ptr + tl.program_id(0), tl.sum(weight, 0))
 
 
 # ## Which mean?
@@ -164,34 +159,53 @@ def grpo_kernel(
 # - `"sequence"` takes the mean of each sequence, and then of these: a token in a long answer weighs less.
 # - `"constant"` divides by the same number always, the sequences times `max_length`, so that no weight depends on how
 #   long answers came out.
-def share(counts, reduction, n_items, max_length):
-    """What a sequence's sum is multiplied by: (B,), or one number. Where nothing counts it is 0."""
-    if reduction == "constant":
-        n = torch.full_like(counts, len(counts) * max_length)
-    elif reduction == "sequence":
-        n = counts * len(counts)
-    else:
-        n = counts.sum() if n_items is None else items(n_items, counts, None).to(torch.float32)
-    return torch.where(n > 0, 1 / n, 0.0)
+#
+# Each is a *share* of every sequence, by which the sum of its terms is multiplied. The few numbers that are left are
+# added up [by one program](../common/shares.py).
+@replayed
+def grpo_forward(
+    logprobs, old_logprobs, advantages, mask, ref_logprobs, clip, beta, reduction, n_items, max_length, *, BLOCK=None
+):
+    """The loss, and for the backward pass the slope of each token, and the share of each sequence."""
+    checks.power_of_two(BLOCK=BLOCK)
+    y, old, v, ref = (x if x is None else x.contiguous() for x in (logprobs, old_logprobs, mask, ref_logprobs))
+    slopes, (B, T) = torch.empty_like(y), y.shape
+    BLOCK = BLOCK or min(1024, max(16, triton.next_power_of_2(T)))
+    N = triton.cdiv(T, BLOCK)
+    a = advantages[:, None].expand(B, T) if advantages.dim() == 1 else advantages
+    sums, counts = y.new_empty(B, N), y.new_empty(B, N)
+    if y.numel():
+        grpo_kernel[(B * N,)](
+            y, old, ref if beta else None, a, v, slopes, sums, counts, T, *a.stride(), 1.0 - clip[0], 1.0 + clip[1],
+            float(beta), BLOCK=BLOCK,
+        )  # fmt: skip
+    loss, shares = mean_of_tokens(sums, counts, reduction, n_items, max_length)
+    return loss, slopes, shares
+
+
+# ## The gradient
+#
+# The slopes are known since the forward pass, so backward is a product. A token that doesn't count has the slope 0, as
+# has one that a clip holds without a price, and gets no gradient whatever comes from above: 0 · ∞ would be NaN.
+@triton.jit
+def slopes_kernel(
+    slopes_ptr, shares_ptr, dloss_ptr,  # (B, T), (B,), and one number
+    dlogprobs_ptr, T, BLOCK: tl.constexpr,  # (B, T)
+):  # fmt: skip
+    b, part = tl.program_id(0).to(tl.int64) // tl.cdiv(T, BLOCK), tl.program_id(0) % tl.cdiv(T, BLOCK)
+    offs_t = part.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    slope = tl.load(slopes_ptr + b * T + offs_t, mask=offs_t < T, other=0.0)
+    factor = tl.load(dloss_ptr) * tl.load(shares_ptr + b)
+    tl.store(dlogprobs_ptr + b * T + offs_t, tl.where(slope == 0.0, 0.0, slope * factor), mask=offs_t < T)
 
 
 @replayed
-def grpo_forward(
-    logprobs, old_logprobs, advantages, mask, ref_logprobs, clip, beta, reduction, n_items, max_length, *, BLOCK=1024
-):
-    """The loss, and for the backward pass the slope of each token, and the shares."""
-    checks.power_of_two(BLOCK=BLOCK)
-    y, old, v, ref = (x if x is None else x.contiguous() for x in (logprobs, old_logprobs, mask, ref_logprobs))
-    terms, slopes, (B, T) = torch.empty_like(y), torch.empty_like(y), y.shape
-    a = advantages[:, None].expand(B, T) if advantages.dim() == 1 else advantages
-    if y.numel():
-        grpo_kernel[(triton.cdiv(y.numel(), BLOCK),)](
-            y, old, ref if beta else None, a, v, terms, slopes, y.numel(), T, *a.stride(), 1.0 - clip[0], 1.0 + clip[1],
-            float(beta), BLOCK=BLOCK,
-        )  # fmt: skip
-    counts = torch.full_like(y[:, 0] if T else y.sum(1), T) if v is None else v.sum(1, dtype=torch.float32)
-    shares = share(counts, reduction, n_items, max_length)
-    return (terms.sum(1) * shares).sum(), slopes, shares.expand(B)
+def grpo_backward(dloss, slopes, shares, *, BLOCK=1024):
+    """The gradient of `logprobs`."""
+    gradient, (B, T) = torch.empty_like(slopes), slopes.shape
+    if slopes.numel():
+        slopes_kernel[(B * triton.cdiv(T, BLOCK),)](slopes, shares, dloss, gradient, T, BLOCK=BLOCK)
+    return gradient
 
 
 # ## Preferences
@@ -300,9 +314,6 @@ def dpo_contract(beta, label_smoothing, reduction, chosen, **others):
 
 
 # ## Joining autograd
-#
-# The slopes are known since the forward pass, so backward is a product. A token that doesn't count has the slope 0, as
-# has one that a clip holds without a price, and gets no gradient whatever comes from above: 0 · ∞ would be NaN.
 class GrpoLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logprobs, *arguments):
@@ -315,7 +326,7 @@ class GrpoLoss(torch.autograd.Function):
     @autograd.once_differentiable
     def backward(ctx, dloss):
         slopes, shares = ctx.saved_tensors
-        return torch.where(slopes == 0, 0.0, slopes * (dloss * shares)[:, None]), *[None] * 9
+        return grpo_backward(dloss, slopes, shares), *[None] * 9
 
 
 class DpoLoss(torch.autograd.Function):
@@ -428,7 +439,8 @@ def EXAMPLE():
     logprobs = old + torch.tensor([[0.0, 0.1, 0.0, 0.5], [0.0, 0.5, -0.5, 0.0]], **on)
     mask = torch.tensor([[1, 1, 0, 1], [1, 1, 1, 0]], **on)
     arguments = logprobs, old, torch.tensor([1.0, -2.0], **on), mask, old.clone(), (0.2, 0.2), 0.1, "token", None, None
-    grpo_forward(*arguments, BLOCK=8)
+    _, slopes, shares = grpo_forward(*arguments, BLOCK=4)
+    grpo_backward(torch.ones((), **on), slopes, shares, BLOCK=4)
     sums = torch.tensor([[-30.0, -20.0], [-28.0, -25.0], [-31.0, -20.0], [-27.0, -26.0]], **on)
     dpo_forward(*sums, 0.5, 0.1, "mean", BLOCK=2)
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from academy.judge import accuracy
 from annotated_examples.classics import policy_loss as lesson
+from annotated_examples.common import shares
 from tests.kernels import harness
 from tests.kernels.harness import Mutant, randn
 
@@ -243,11 +244,9 @@ MUTANTS = [
     (an_impossible_token, Mutant("0 · (−∞) without an advantage", "tl.where((a == 0.0) & (log_ratio == log_ratio), 1.0, exp(log_ratio))", "tl.where(a == 0.0, log_ratio, exp(log_ratio))")),
     (an_impossible_token, Mutant("NaN is hidden without an advantage", "(a == 0.0) & (log_ratio == log_ratio)", "a == 0.0")),
     (an_impossible_token, Mutant("∞ − ∞ in the price's slope", "tl.where(near, k + d, above)", "tl.where(near, k, above - d) + d")),
-    (nothing_from_above, Mutant("0 · ∞ from above", "torch.where(slopes == 0, 0.0, slopes * (dloss * shares)[:, None])", "slopes * (dloss * shares)[:, None]")),
+    (nothing_from_above, Mutant("0 · ∞ from above", "tl.where(slope == 0.0, 0.0, slope * factor)", "slope * factor")),
     (near_the_reference, Mutant("no series", "near = tl.abs(d) < 0.5", "near = tl.abs(d) < 0.0")),
-    (nan_where_masked, Mutant("the mask is a factor", "tl.where(counts, weight * term, 0.0)", "weight * (term + tl.load(old_ptr + offs, mask=offs < n) * 0.0)")),
-    (an_empty_sequence_and_an_empty_batch, Mutant("0 / 0", "torch.where(n > 0, 1 / n, 0.0)", "1 / n")),
-    (an_empty_sequence_and_an_empty_batch, Mutant("an empty sequence isn't counted", "counts * len(counts)", "counts * (counts > 0).sum()")),
+    (nan_where_masked, Mutant("the mask is a factor", "tl.where(counts, weight * term, 0.0)", "weight * (term + tl.load(old_ptr + offs, mask=within) * 0.0)")),
     (far_apart, Mutant("log of a sum with 1", "libdevice.log1p(exp(-tl.abs(u)))", "tl.log(1.0 + exp(-tl.abs(u)))")),
     (far_apart, Mutant("sigmoid − 1", "smoothing * sigmoid_of(u) - (1.0 - smoothing) * sigmoid_of(-u)", "sigmoid_of(u) - (1.0 - smoothing)")),
     (impossible_texts, Mutant("the weight is the loss", "weighted(1.0 - smoothing, softplus(-u))", "weighted(softplus(-u), 1.0 - smoothing)")),
@@ -255,7 +254,14 @@ MUTANTS = [
 ]  # fmt: skip
 
 
+OF_MEANS = [
+    (an_empty_sequence_and_an_empty_batch, Mutant("0 / 0", "tl.where(each > 0.0, 1.0 / each, 0.0)", "1.0 / each")),
+    (an_empty_sequence_and_an_empty_batch, Mutant("an empty sequence isn't counted", "of_sequences(counts_ptr, offs_b, B, N, BLOCK_B, BLOCK_N) * B", "of_sequences(counts_ptr, offs_b, B, N, BLOCK_B, BLOCK_N) * 3")),
+]  # fmt: skip
+
+
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS)
+test_mutant_of_means_is_caught = harness.mutant_test(shares, OF_MEANS, within=lesson)
 
 
 # ---------------------------------------------------------------- values
