@@ -12,7 +12,8 @@ from academy.judge.public import Public
 from operations.mla_decode import OPTIONS, RANK, ROTATED
 
 LESSON = "attention.sparse_mla"
-FAST = None
+FAST = "fast.sparse_mla"
+PARTS = ["gluon.sparse_mla"]
 FUNCTION = "sparse_attention"
 AXES = ("queries", "heads", "keys", "selected keys")
 DERIVATION = "sparse_mla"
@@ -43,7 +44,7 @@ CALL = dict(rank=12, scale=0.2)
 PUBLIC = [
     Public(
         "sparse_attention", selected, at=(9, 40, 40), options=CALL, sizes={"width": (16, 40)}, calls=[CALL],
-        batch={"tokens": ""},
+        batch={"tokens": {FAST: "large calls go to another kernel on a Hopper card"}},
         more=[CALL | dict(deterministic=False), CALL | dict(inputs=with_sinks, return_lse=True)],
     )
 ]  # fmt: skip
@@ -72,7 +73,7 @@ def by_query(*tensors):
     return [x.transpose(0, 1) for x in tensors]
 
 
-USUAL = dict(modules=LESSON, values=tame, sizes={"g": 3, "m": 7, "n": 21, "r": 6, "t": 3})
+USUAL = dict(modules=(LESSON, FAST), values=tame, sizes={"g": 3, "m": 7, "n": 21, "r": 6, "t": 3})
 GRADIENTS = {"Q": "SP-dQ", "C": "SP-dC"}
 
 
@@ -94,7 +95,7 @@ SMALL = dict(BLOCK_M=16, BLOCK_N=16)
 
 
 @case(
-    returns=("SP-O", "SP-lse"), gradients=GRADIENTS, modules=LESSON, values=tame, dtypes=("float32",),
+    returns=("SP-O", "SP-lse"), gradients=GRADIENTS, modules=(LESSON, FAST), values=tame, dtypes=("float32",),
     sizes={"g": 19, "m": 7, "n": 21, "r": 6, "t": 3},
 )  # fmt: skip
 def in_small_tiles(module, Q, C, J, Omega, s, r, nabla_O, nabla_L):
@@ -114,6 +115,22 @@ def _(module, Q, C, J, Omega, s, r):
     return tuple(by_query(*module.sparse_attention_reference(Q.transpose(0, 1), C, lists(J, Omega), **options)))
 
 
+# Heads for two programs, tiles of 32 keys, and latents as wide as the kernel takes them.
+@case(
+    modules=PARTS[0], returns=("SP-O", "SP-lse"), values=with_a_sink, forward_only=True, dtypes=("float16", "bfloat16"),
+    sizes={"g": 70, "m": 2, "n": 21, "r": 64, "t": 16},
+)  # fmt: skip
+def below_triton(module, Q, C, J, Omega, s, r, b):
+    arguments = Q.transpose(0, 1), C, lists(J, Omega), b, r, s
+    return tuple(by_query(*module.sparse_attention_forward(*arguments, BLOCK_N=32)))
+
+
+@below_triton.pytorch
+def _(module, Q, C, J, Omega, s, r, b):
+    options = dict(rank=r, scale=s, sinks=b, return_lse=True)
+    return tuple(by_query(*module.sparse_attention_reference(Q.transpose(0, 1), C, lists(J, Omega), **options)))
+
+
 # ---------------------------------------------------------------- what is never returned
 def identity(Q, C, s, b, beta):
     """Latents that are the rows of an identity: then outputs are probabilities, and a query's gradient is that of its
@@ -121,7 +138,8 @@ def identity(Q, C, s, b, beta):
     return tame(Q, C, s, b, beta) | {"C": torch.eye(*C.shape, dtype=C.dtype), "s": 1.0}
 
 
-IDENTITY = dict(modules=LESSON, values=identity, sizes={"g": 2, "m": 5, "n": 9, "r": 9, "t": 1}, forward_only=True)
+IDENTITY = dict(modules=(LESSON, FAST), values=identity, sizes={"g": 2, "m": 5, "n": 9, "r": 9, "t": 1})
+IDENTITY |= dict(forward_only=True)
 
 
 @case(returns="SP-P", **IDENTITY)
@@ -194,11 +212,15 @@ def gathered(q, kv, indices):
 # also reads two results and their gradients, the sorted places of these five, where those of each key begin, and what
 # the keys had, in float64.
 READ = 12 * 4 + 12 * 4 + 8 * 4
+EXAMPLE = {
+    "forward": dict(bytes_read=READ, bytes_written=32 + 32, operations=0),
+    "backward": dict(bytes_read=READ + 2 * 32 + 32 + 16 + 5 * 8 + 5 * 4 + 96, bytes_written=48 + 96, operations=0),
+}  # fmt: skip
+# Below Triton a query has three heads, its list of 70 names 36 keys, and these have 80 numbers in 16 bits.
 EXAMPLES = {
-    LESSON: {
-        "forward": dict(bytes_read=READ, bytes_written=32 + 32, operations=0),
-        "backward": dict(bytes_read=READ + 2 * 32 + 32 + 16 + 5 * 8 + 5 * 4 + 96, bytes_written=48 + 96, operations=0),
-    }
+    LESSON: EXAMPLE,
+    FAST: EXAMPLE,
+    PARTS[0]: {"forward": sparse_cost(1, 3, 36, 70, 64, 16, 2)["forward"]},
 }
 
 BENCH = dict(

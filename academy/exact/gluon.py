@@ -38,14 +38,16 @@ def _inside(key: Any) -> Any:
 
 
 def residues_of(values: Any) -> np.ndarray:
-    """Of an array that carries them, and of what is one number everywhere, as it is written in code."""
+    """Of an array that carries them, and of what is written in code: one number everywhere, or zeros and infinities."""
     plain, lost = np.asarray(values), isinstance(values, Carried)
     if lost and values.residues is not None:
         return values.residues
     if plain.dtype.kind != "f":
         return r.whole(plain)
-    if not lost and (not plain.size or np.isnan(plain).all() or (plain == plain.flat[0]).all()):
-        return r.full(plain.shape, r.literal(float(plain.flat[0])) if plain.size else np.uint64(0))
+    if not lost and not np.isfinite(plain[plain != 0]).any():
+        return r.marks(plain, r.full(plain.shape, np.uint64(0)))
+    if not lost and (plain == plain.flat[0]).all():
+        return r.full(plain.shape, r.literal(float(plain.flat[0])))
     _LOST[-1]["an operation of the simulator"] += 1
     return r.marks(plain, r.full(plain.shape, r.NAR))
 

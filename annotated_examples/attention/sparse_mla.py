@@ -29,9 +29,10 @@ from run to run.
 **What it costs.** A pair of a query and a key takes 2176 operations in each head forward, with latents of 512 and a
 rotated part of 64 numbers, and 7680 backward, where the scores and `dp` are computed twice. The key is 1152 bytes in
 bfloat16 and serves all heads, so 128 heads do 242 operations a byte. A row is 2304 bytes, written once and read once.
-On an H200 4096 queries of 128 heads with 2048 keys each take [[bench: sparse_mla/4096x128x8192x2048/forward/ms]]
-forward, [[bench: sparse_mla/4096x128x8192x2048/forward/rate]], and [[bench: sparse_mla/4096x128x8192x2048/backward/ms]]
-backward. PyTorch, which gathers the keys first, takes
+On an H200 4096 queries of 128 heads with 2048 keys each take
+[[bench: sparse_mla/4096x128x8192x2048/forward/lesson.ms]] forward,
+[[bench: sparse_mla/4096x128x8192x2048/forward/lesson.rate]], and
+[[bench: sparse_mla/4096x128x8192x2048/backward/lesson.ms]] backward. PyTorch, which gathers the keys first, takes
 [[bench: sparse_mla/4096x128x8192x2048/forward/PyTorch, keys gathered.ms]] and
 [[bench: sparse_mla/4096x128x8192x2048/backward/PyTorch, keys gathered.ms]].
 

@@ -11,7 +11,7 @@ from academy.runtime import device  # before anything imports triton
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import tma
+from triton.experimental.gluon.language.nvidia.hopper import async_copy, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 # Triton 3.8 calls them `async_load` and `async_store`, and 3.9 has removed the names of 3.6 and 3.7.
@@ -19,6 +19,9 @@ if hasattr(tma, "async_load"):
     tma_load, tma_store = tma.async_load, tma.async_store
 else:
     tma_load, tma_store = tma.async_copy_global_to_shared, tma.async_copy_shared_to_global
+
+# The copies that threads ask for, 16 bytes each, are renamed alike.
+cp_async = async_copy.async_load if hasattr(async_copy, "async_load") else async_copy.async_copy_global_to_shared
 
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
 

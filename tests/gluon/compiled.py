@@ -19,7 +19,14 @@ import torch
 from academy.runtime import device
 from academy.compiler import catching
 from academy.compiler.cards import card
-from annotated_examples.gluon import flash_attention, flash_attention_backward, layernorm_backward, matmul, tile_copy
+from annotated_examples.gluon import (
+    flash_attention,
+    flash_attention_backward,
+    layernorm_backward,
+    matmul,
+    sparse_mla,
+    tile_copy,
+)  # fmt: skip
 
 #: What one can ask of `matmul_forward`: the default first.
 MATMULS = [
@@ -52,6 +59,11 @@ def main() -> None:
                     matmul.matmul_forward(x, right, **options)
                 for options in TILES if every else TILES[:1]:
                     matmul.matmul_tile(x, right, **options)
+            for R, E in ((512, 64), (128, 32)) if every else ((512, 64),):
+                latents = torch.empty(512, R + E, dtype=dtype, device=device.DEVICE)
+                lists = torch.empty(4, 128, dtype=torch.int32, device=device.DEVICE)
+                for sinks in (None, latents[:128, 0]) if every else (None,):
+                    sparse_mla.sparse_attention_forward(latents.view(4, 128, R + E), latents, lists, sinks, R, 0.1)
             for D, causal in ((64, True), (64, False), (128, True), (128, False)) if every else ((128, True),):
                 q = torch.empty(2, 4, 512, D, dtype=dtype, device=device.DEVICE)
                 asked = flash_attention.contract(q, q, q, causal, None, None, 0.0, None, True)

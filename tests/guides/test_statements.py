@@ -552,4 +552,4 @@ def test_the_parts_of_fast_versions_below_triton_are_all_named():
     fast = "\n".join(path.read_text("utf-8") for path in (ROOT / "annotated_examples/fast").rglob("*.py"))
     parts = set(re.findall(r"from annotated_examples\.gluon(?:\.| import )(\w+)", fast))
     named = set(re.findall(r"\(gluon/(\w+)\.md\)", (ROOT / "docs/kernels/index.md").read_text("utf-8")))
-    assert parts == named and len(parts) == 4
+    assert parts == named and len(parts) == 5

@@ -15,6 +15,7 @@ from annotated_examples.gluon import (
     layernorm_backward,
     matmul,
     scaled_matmul,
+    sparse_mla,
     tile_copy,
 )  # first: academy.runtime.device comes before triton
 from tests import python
@@ -140,7 +141,25 @@ def check_norms(module, seeds=(0, 1)):
                     accuracy.check(f"d{name}", ours, theirs, exact)
 
 
+def check_selected(module, seeds=(0, 1)):
+    """More tiles of a list than buffers, heads for two programs, gaps, a tile of none, no list at all; with sinks."""
+    for seed in seeds:
+        with schedule(seed):
+            for H, S, K, sinks in (70, 40, 150, True), (3, 9, 40, False), (5, 7, 0, True):
+                q, kv = drawn(2, H, 80), harness.nan_fenced(drawn(S, 80))
+                indices = torch.arange(2 * K).view(2, K) * 7 % (S + 1) - 1
+                indices[1, :70] = -1
+                given = dict(indices=indices.int().to(harness.DEVICE), sinks=drawn(H) if sinks else None)
+                o, lse = module.sparse_attention_forward(q, kv, *given.values(), 64, 0.3, BLOCK_N=32)
+                same = given | dict(rank=64, scale=0.3, return_lse=True)
+                theirs = sparse_mla.sparse_attention_reference(q, kv, **same)
+                exact = sparse_mla.sparse_attention_reference(q.double(), kv.double(), **same)
+                accuracy.check("o", o, theirs[0], exact[0])
+                accuracy.check("lse", lse, theirs[1], exact[1])
+
+
 def test_copies_products_and_attention_are_right_in_two_schedules():
+    check_selected(sparse_mla)
     check_codes(scaled_matmul)
     check_copies(tile_copy)
     check_products(matmul)
@@ -160,6 +179,7 @@ def test_no_false_alarm_in_fifty_schedules(part):
     check_gradients(flash_attention_backward, seeds)
     check_codes(scaled_matmul, seeds)
     check_norms(layernorm_backward, seeds)
+    check_selected(sparse_mla, seeds)
 
 
 #: What only costs time if it is wrong, without the line, and the reason.
@@ -171,6 +191,7 @@ ONLY_SPEED = {
 CHECKS = {
     tile_copy: check_copies, matmul: check_products, flash_attention: check_attention,
     flash_attention_backward: check_gradients, scaled_matmul: check_codes, layernorm_backward: check_norms,
+    sparse_mla: check_selected,
 }  # fmt: skip
 MUTANTS = [(module, mutant) for module in CHECKS for mutant in waits.mutants(Path(module.__file__).read_text("utf-8"))]
 FEW = {mutant.name for module in CHECKS for mutant in mutants.sample([m for o, m in MUTANTS if o is module], 4)}
@@ -406,7 +427,7 @@ def compiled(*words):
     assert {entry["kernel"] for entry in found} == {
         "copy_lanes_kernel", "copy_tile_kernel", "copy_ring_kernel", "matmul_tile_kernel", "matmul_kernel",
         "attention_kernel", "row_numbers_kernel", "attention_backward_kernel", "layernorm_backward_kernel",
-        "partial_sums_kernel",
+        "partial_sums_kernel", "sparse_attention_kernel",
     }  # fmt: skip
     return found
 

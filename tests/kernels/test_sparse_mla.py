@@ -28,9 +28,12 @@ import pytest
 import torch
 
 from academy.runtime import device
+from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import sparse_mla as module
 from annotated_examples.common import latents, selected
+from annotated_examples.fast import sparse_mla as fast
+from annotated_examples.gluon import sparse_mla as below
 from tests.kernels import harness
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 from tests.kernels.test_decode import unchecked
@@ -66,6 +69,26 @@ SHARED = [
 PARTS = [
     Mutant("rotated part left out", "multiply_add(a_pe, tl.trans(b_pe), s, INPUT_PRECISION)", "s"),
     Mutant("rotated part is the beginning of the row", "ptr + tl.cast(stride_d, tl.int64) * R, stride_t", "ptr + tl.cast(stride_d, tl.int64) * 0, stride_t"),
+]  # fmt: skip
+
+#: Below Triton, apart from its waits, which tests/kernels/test_gluon.py leaves out one by one.
+OF_BELOW = [
+    Mutant("none scores 0", 'gl.where(j == -1, -float("inf"), float("nan"))', 'gl.where(j == -1, 0.0, float("nan"))'),
+    Mutant("a mistake is none", 'gl.where(j == -1, -float("inf"), float("nan"))', '-float("inf")'),
+    Mutant("the key past the last", "(j >= 0) & (j < S)", "(j >= 0) & (j <= S)"),
+    Mutant("the first tile of a list again", "offs += BLOCK_N", "offs += 0 * BLOCK_N"),
+    Mutant("past the end of a list is the first key", "j_next = gl.load(lists_ptr + offs, mask=offs < K, other=-1)\n    for", "j_next = gl.load(lists_ptr + offs, mask=offs < K, other=0)\n    for"),
+    Mutant("the list of the first query", "lists_ptr += t.to(gl.int64) * stride_t", "lists_ptr += 0 * t.to(gl.int64) * stride_t"),
+    Mutant("rotated part of the latent", "columns_pe + R", "columns_pe"),
+    Mutant("values of one half in both", "right = i % 2 * 2 + 1", "right = i % 2 * 2"),
+    Mutant("earlier values not scaled down", "acc = acc * factor_s.load(gl.SliceLayout(1, o_layout))[:, None]", "factor_s.load(gl.SliceLayout(1, o_layout))"),
+    Mutant("earlier sums not scaled down", "row_sum * alpha + gl.sum(p, 1)", "row_sum + gl.sum(p, 1)"),
+    Mutant("sinks left out", "if sinks_ptr is not None:", "if False:"),
+    Mutant("sinks of the first heads", "gl.load(sinks_ptr + heads,", "gl.load(sinks_ptr + heads % BLOCK_M,"),
+    Mutant("columns of the first half", "first_column + gl.arange", "0 * first_column + gl.arange"),
+    Mutant("heads of the first program", "heads = first_head + gl.arange(0, acc.shape[0]", "heads = gl.arange(0, acc.shape[0]"),
+    Mutant("kv taken for contiguous", "rows_of(kv), indices if", "kv, indices if"),
+    Mutant("lists taken for contiguous", "indices if indices.stride(1) == 1 else indices.contiguous()", "indices"),
 ]  # fmt: skip
 
 RANK = 12
@@ -207,6 +230,46 @@ test_mutant_of_what_is_shared_is_caught = harness.mutant_test(selected, SHARED, 
 test_mutant_of_the_two_parts_is_caught = harness.mutant_test(latents, PARTS, check, within=module)
 
 
+def check_below(module):
+    """Heads for two programs, more tiles than buffers, one without a key, sinks, strides, NaN in what nobody has selected."""
+    for sinks in (True, False):
+        given = inputs(H=70, K=150, E=16, rank=64, dtype=torch.float16, sinks=sinks)
+        indices, kv = given["indices"], given["kv"]
+        indices[1, :64], kv[5] = -1, math.nan
+        indices[indices == 5] = 6
+        given |= dict(indices=indices.T.contiguous().T, kv=kv.T.contiguous().T)
+        o, lse = module.sparse_attention_forward(*given.values(), *[None] * (not sinks), 64, 0.3, BLOCK_N=32)
+        given |= dict(kv=kv.nan_to_num(), rank=64, scale=0.3, return_lse=True)
+        theirs = module.sparse_attention_reference(**given)
+        wide = {name: x.double() if name in ("q", "kv", "sinks") else x for name, x in given.items()}
+        for name, ours, other, exact in zip(("o", "lse"), (o, lse), theirs, module.sparse_attention_reference(**wide)):
+            accuracy.check(name, ours, other, exact)
+    given = inputs(H=3, E=16, rank=64, dtype=torch.float16, gaps=False)
+    given["indices"][2, 5] = 31
+    o, _ = module.sparse_attention_forward(*given.values(), None, 64, 0.3, BLOCK_N=32)
+    assert o[2].isnan().all() and o[[0, 1, 3, 4, 5]].isfinite().all()
+
+
+def test_below_triton():
+    check_below(below)
+
+
+test_mutant_below_triton_is_caught = harness.mutant_test(below, OF_BELOW, check_below)
+
+
+def test_what_goes_below_triton(monkeypatch):
+    """Large calls on a Hopper card, with latents and rotated parts as models have them, and nothing else."""
+    q = randn(1, 1, 576, dtype=torch.float16).expand(1024, 64, 576)
+    indices = torch.zeros(1024, 64, dtype=torch.int32, device=DEVICE)
+    chosen = lambda q=q, rank=512: fast.goes_below_triton(q, indices, rank)  # noqa: E731
+    assert chosen() == (not device.INTERPRET and device.has("gluon"))
+    monkeypatch.setattr(device, "INTERPRET", False)
+    monkeypatch.setattr(device, "has", lambda *feature: True)
+    assert chosen() and not chosen(q.float()) and not chosen(q[:9]) and not chosen(q[:, :32]) and not chosen(rank=544)
+    monkeypatch.setattr(device, "has", lambda *feature: False)
+    assert not chosen()
+
+
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("H", [1, 5, 17, 128])
 def test_numbers_of_heads(H, deterministic):
@@ -304,7 +367,8 @@ def test_far_away():
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES, ids=harness.dtype_name)
 @pytest.mark.parametrize("H", [16, 128])
-def test_a_real_call(H, dtype, deterministic):
+@pytest.mark.parametrize("module", [module, fast], ids=["lesson", "fast"])
+def test_a_real_call(module, H, dtype, deterministic):
     given = inputs(T=100, H=H, S=3000, K=1000, E=64, rank=512, dtype=dtype)
     right(module.sparse_attention, given, rank=512, scale=192**-0.5, deterministic=deterministic)
 
