@@ -31,6 +31,7 @@ NOTES = {
     "missing": "was not installed: {}",
     "failed": "failed: {}",
     "inaccurate": "is outside the error rule (twice PyTorch's error against float64): {}",
+    "other": "gives other whole numbers than the reference, or the same ones in another order: {}",
     "writes_inputs": "overwrites its inputs ({}); they are restored before each timed call",
 }
 
@@ -420,6 +421,7 @@ def _notes(record: dict, level: str) -> list[str]:
                 detail = ", ".join(detail) if isinstance(detail, list) else detail
                 detail = detail.partition(" Set TORCHDYNAMO_VERBOSE=")[0]  # advice for whoever ran it
                 by_case = kind in ("inaccurate", "failed")  # what was wrong differs from case to case
+                kind = "other" if kind == "inaccurate" and "integers differ" in detail else kind
                 text = f"- {provider} {NOTES[kind] if by_case else NOTES[kind].format(detail)}"
                 said.setdefault(text, []).append(f"{_name(case)}: {detail}")
     lines = [

@@ -77,17 +77,19 @@ def _breakable(path: str) -> Markup:
 
 
 def google_sections(note: Text) -> Text:
-    """`Args:` and its kind, with their indented entries, as Markdown lists."""
+    """`Args:` and its kind, with their indented entries, as Markdown lists; what a call returns is said in prose."""
     out: list[tuple[int, str]] = []
-    inside = False
+    inside = ""
     for number, line in note.lines:
         section = SECTION.match(line)
         if section:
             out += [(0, ""), (number, f"**{section[1]}**"), (0, "")]
-            inside = True
+            inside = section[1]
         elif inside and line and not line.startswith(" "):
             out += [(0, ""), (number, line)]
-            inside = False
+            inside = ""
+        elif inside in ("Returns", "Yields"):
+            out.append((number, line.strip()))
         elif inside and line.startswith("    ") and not line.startswith("     "):
             entry = re.sub(r"^(\*{0,2}\w[\w., *]*?)( \([^)]*\))?: ", r"`\1`\2: ", line[4:])
             out.append((number, f"- {entry}"))

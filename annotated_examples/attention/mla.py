@@ -230,10 +230,11 @@ def mla_attention_keys_kernel(
             mask = sees(offs_m[None, :], offs_n[:, None], sizes)
             p = weights(scores(k, k_pe, q, q_pe, scale, INPUT_PRECISION), lse[None, :])
             p = tl.where(mask, p, 0.0)
-            dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)  # [[tag: MLA-dV]]
+            # [[tag: MLA-dV]], then [[tag: MLA-dK]] and these heads' part of [[tag: MLA-dE]].
+            dv = multiply_add(p.to(do.dtype), do, dv, INPUT_PRECISION)
             dp = rows_by_rows(v, do, INPUT_PRECISION)
             ds = tl.where(mask, p * (dp - delta[None, :]), 0.0).to(q.dtype)
-            dk = multiply_add(ds, q, dk, INPUT_PRECISION)  # [[tag: MLA-dK]]
+            dk = multiply_add(ds, q, dk, INPUT_PRECISION)
             dk_pe = multiply_add(ds, q_pe, dk_pe, INPUT_PRECISION)
         store_block(head(dk_tensor, b, h, 0), dk * scale, offs_n, S, offs_d, D)
         store_block(head(dv_tensor, b, h, 0), dv, offs_n, S, offs_v, V)
@@ -381,7 +382,7 @@ def mla_attention(q_nope, q_pe, k_nope, k_pe, v, *, causal=True, scale=None, ret
         v: (B, H, S, V), dtype of `q_nope`, V from 1 to 256.
         causal: query i sees the keys up to i + S − T: the last query sees all.
         scale: of the scores, default $1/\sqrt{D + E}$. A model that stretches its rotation multiplies this by a factor
-            of its own.
+            of its own; with YaRN, in DeepSeek's models, by the square of 0.1 · `mscale_all_dim` · ln(factor) + 1.
         return_lse: whether to return the log-sum-exp of the scores as well.
 
     Returns:

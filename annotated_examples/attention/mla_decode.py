@@ -36,7 +36,8 @@ and its last W − `rank` numbers are rotated. `cache` is (B, S, W), or (pages, 
 The first `rank` numbers of a row are the latent. float32, float16 or bfloat16, any strides. `lengths` counts the new
 tokens, too, and each of them sees the keys up to its own. What lies behind the lengths is never read, and may be NaN.
 **`scale` has no default**: it is one over the square root of the width of a key before absorbing, of 192 in DeepSeek's
-models, and not of W. Forward only.
+models, and not of W; and where the rotation has been stretched, times [the model's factor for
+that](mla.py). Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -67,7 +67,10 @@ def select_keys_reference(logits, k, *, start=None, end=None):
 # One program has a row. Floats become **keys** first, whole numbers with the same order (the word has two meanings on
 # this page: these are numbers to compare). Each lane finds the largest of its own. There are up to 4096 lanes, and the
 # `k`-th largest *of these* isn't larger than the `k`-th largest of the row. So what lies below it is out, and the rest
-# goes to a list, with its position. Only that is searched.
+# goes to a list, with its position. Only that is searched, as a row of logits
+# is here for its seven largest:
+#
+# [[figure: choosing/rounds]]
 @triton.jit
 def select_keys_kernel(
     logits_ptr, start, end,  # (M, S); (pointer, stride) of (M,), or None

@@ -161,7 +161,8 @@ def sparse_attention_queries_kernel(
         dp = rows_by_rows(do, c, INPUT_PRECISION)
         # [[tag: SP-dS]]. What is none comes last: zero times NaN would still be NaN.
         ds = tl.where((j == -1)[None, :], 0.0, p * (dp - delta[:, None]))
-        dq = multiply_add(ds.to(c.dtype), c, dq, INPUT_PRECISION)  # [[tag: SP-dQ]]
+        # [[tag: SP-dQ]]
+        dq = multiply_add(ds.to(c.dtype), c, dq, INPUT_PRECISION)
         dq_pe = multiply_add(ds.to(c.dtype), c_pe, dq_pe, INPUT_PRECISION)
     matrix = head(dq_tensor, 0, t, 0)
     store_parts(matrix, dq * scale, dq_pe * scale, offs_h, H, R, E, BLOCK_R, BLOCK_E)

@@ -25,9 +25,12 @@ HINTS = (
     "Block b has the keys b · size to b · size + size − 1. The own block is `last // size`.",
     "A set keeps the own block from being there twice, and so its keys from counting twice.",
 )
-WHY = """Blocks are read in longer pieces than single keys, and a mean of its keys is enough to score one. Two things go
-wrong easily: the own block counted twice, and its keys behind the query, which the list must not name, because there is
-no causal mask that would hide them."""
+WHY = """Blocks are read in longer pieces than single keys, and a mean of its keys is enough to score one. (The last
+block may have fewer keys: its mean is over those that it has, and not over `size`.) Heads that share a key share the
+list. Where there are fewer blocks than are wanted, all are taken. Two things go wrong easily: the own block counted
+twice, and its keys behind the query, which the list must not name, because there is no causal mask that would hide
+them. *Native sparse attention* (NSA) also attends to one compressed key of each block and to a window of the newest
+keys, and gates weigh the three."""
 
 
 def check(t):

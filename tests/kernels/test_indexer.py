@@ -7,7 +7,8 @@ test_select_keys.py.)
 2. Padding that nobody has cleaned: all of the result is written, `harness.fenced_allocations`.
 3. The ReLU of the sum, or heads folded before the product: "no ReLU", "ReLU of the sum".
 4. A window from the sequence's start: "every window begins at the first key".
-5. Scales of another key: `right` gives each key one of its own; "scale of the first key", "scale dropped".
+5. Scales of another key, or a page's codes and scales mixed up: each key has one of its own, and `paged` puts a page's scales
+    behind its codes; "scale of the first key", "scale dropped", "scales without gaps", "codes without gaps".
 6. A NaN code decoded as 480: `test_codes_that_are_nan`.
 7. Narrow keys: `test_widths`.
 8. More than 2³¹ scores: `test_far_away`, `test_more_than_2_to_31_scores`.
@@ -42,6 +43,8 @@ MUTANTS = [
     Mutant("every window begins at the first key", "(offs_n >= begin)", "(offs_n >= 0)"),
     Mutant("scale dropped", "axis=1) * scale", "axis=1)"),
     Mutant("scale of the first key", "at = page.to(tl.int64) * stride_p + slot.to(tl.int64) * stride_s", "at = page.to(tl.int64) * stride_p + slot.to(tl.int64) * 0"),
+    Mutant("scales without gaps", "strided(k_scale[:, :, None])", "(k_scale, k_scale.shape[1], 1, 1, 1)"),
+    Mutant("codes without gaps", "strided(cache[:, :, None])", "(cache, cache[0].numel(), cache.shape[2], 0, 1)"),
     Mutant("weights of the first query", "load_numbers(head(weights_tensor, b, t, 0), offs_h, H)", "load_numbers(head(weights_tensor, b, 0, 0), offs_h, H)"),
     Mutant("tiles of the first queries only", "last = tl.where(offs_t < T, first, S), tl.where(offs_t < T, last, 0)", "last = tl.where(offs_t < T, first, S), tl.where(offs_t < 1, last, 0)"),
     Mutant("a tile that some window ends in is left out", "(furthest <= start_n)", "(furthest <= start_n + 1)"),
@@ -79,18 +82,20 @@ def inputs(M=7, S=37, H=5, D=20, dtype=torch.float32, start=None, end=None):
 
 
 def paged(B=3, T=2, H=5, D=20, page_size=7, lengths=(33, 5, 0), dtype=torch.float32):
-    """Pages in random order among pages of NaN; behind the last page of a sequence stands −7."""
-    pages = -(-max(lengths) // page_size)
-    pool = torch.full((B * pages + 2, page_size, D), math.nan, device=DEVICE)
-    scale = torch.full((B * pages + 2, page_size), math.nan, device=DEVICE)
+    """Pages in random order among pages of NaN, in each all codes and behind them all scales, as servers lay them out;
+    behind the last page of a sequence stands −7."""
+    pages, size = -(-max(lengths) // page_size), page_size * D * dtype.itemsize
+    whole = torch.empty(B * pages + 2, size + 4 * page_size, dtype=torch.uint8, device=DEVICE)
+    pool, scale = whole[:, :size].view(dtype).unflatten(1, (page_size, D)), whole[:, size:].view(torch.float32)
+    pool.copy_(torch.tensor(math.nan)), scale.fill_(math.nan)
     table, order = torch.full((B, pages), -7, dtype=torch.int32), torch.randperm(B * pages + 2).tolist()
     for b, length in enumerate(lengths):
         for page in range(-(-length // page_size)):
             table[b, page] = place = order.pop()
             rows = min(page_size, length - page * page_size)
-            pool[place, :rows], scale[place, :rows] = randn(rows, D), torch.rand(rows).to(DEVICE) + 0.5
+            pool[place, :rows], scale[place, :rows] = randn(rows, D).to(dtype), torch.rand(rows).to(DEVICE) + 0.5
     return dict(
-        q=randn(B, T, H, D).to(dtype), k_cache=pool.to(dtype), weights=randn(B, T, H), lengths=bounds(lengths),
+        q=randn(B, T, H, D).to(dtype), k_cache=pool, weights=randn(B, T, H), lengths=bounds(lengths),
         block_table=table.to(DEVICE), k_scale=scale,
     )  # fmt: skip
 
@@ -259,8 +264,10 @@ def test_far_away():
 def test_more_than_2_to_31_scores():
     M, S = 33_000, 66_000
     q, k, weights = randn(M, 1, 16, dtype=torch.bfloat16), randn(S, 16, dtype=torch.bfloat16), randn(M, 1)
-    found = module.indexer_logits(q, k, weights, end=torch.full((M,), S, dtype=torch.int32, device=DEVICE))
-    expected = module.indexer_logits_reference(q[-2:].float(), k.float(), weights[-2:], end=None)
+    end = torch.full((M,), S, dtype=torch.int32, device=DEVICE)
+    end[-64:] = S // 2  # tiles of the last queries that nobody sees
+    found = module.indexer_logits(q, k, weights, end=end)
+    expected = module.indexer_logits_reference(q[-2:].float(), k.float(), weights[-2:], end=end[-2:])
     torch.testing.assert_close(found[-2:], expected, rtol=1e-4, atol=1e-4)
 
 

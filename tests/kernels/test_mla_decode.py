@@ -11,8 +11,9 @@ from academy.runtime import device
 from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import mla_decode as module
+from annotated_examples.attention import sparse_decode
 from annotated_examples.common import paged as paged_cache
-from tests.kernels import harness
+from tests.kernels import harness, test_quantized_decode, test_sparse_decode
 from tests.kernels.attention_cases import converted
 from tests.kernels.harness import DEVICE, DTYPES, Mutant, randn
 from tests.kernels.test_decode import odd_integers, unchecked
@@ -195,6 +196,26 @@ def test_the_same_bits_each_time(times):
 def test_lengths_of_a_real_call(T, H, dtype):
     given = paged(inputs(3, T, H, 3000, 64, rank=512, lengths=[3000, 0, 1777], dtype=dtype), 64)
     right(module.mla_decode, given, 192**-0.5, 512)
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_31_numbers_of_parts():
+    """The last of 1025 equal sequences is as it is alone, whatever reads a cache in parts."""
+    options, codes = dict(rank=512, scale=0.05, num_splits=4), test_quantized_decode
+    selected = test_sparse_decode.inputs(1, 8, 128, 30, 20, 64, rank=512, dtype=torch.bfloat16)
+    wide = codes.in_rows(codes.inputs(B=1, H=128, Hk=2, D=256, lengths=(20,), dtype=torch.bfloat16)) | dict(
+        num_splits=64
+    )
+    for call, given, pool in (
+        (module.mla_decode, inputs(1, 8, 128, 20, 64, rank=512, lengths=[20], dtype=torch.bfloat16) | options, ()),
+        (sparse_decode.sparse_decode, test_sparse_decode.slots_of(sparse_decode, selected) | options, ("cache",)),
+        (codes.module.decode_quantized, wide, ()),
+    ):
+        many = {
+            name: x.expand(1025, *x.shape[1:]) if isinstance(x, torch.Tensor) and name not in pool else x
+            for name, x in given.items()
+        }
+        assert torch.equal(call(**many)[-1:], call(**given))
 
 
 @pytest.mark.parametrize(
