@@ -1,6 +1,6 @@
-"""Attention to selected keys: who reads a key, what three ways of adding up its gradient move, indices and slots."""
+"""Attention to selected keys: who reads a key, what its gradient's sums move, indices and slots, worth and what is missed."""
 
-from math import exp, log10
+from math import exp, log, log10
 
 from draw import Control, Panel, Picture, picture
 from moving import moving
@@ -133,5 +133,30 @@ def target():
         f"Each head's probabilities add up to 100 %, and so do their means. Key {best} gets the most, {100 * mean[best]:.0f} %, "
         "and the indexer should say so.",
         f"Probabilities that {len(heads)} heads give to {len(mean)} keys, and their means: {words} %.",
+        [panel],
+    )
+
+
+@picture
+def missed():
+    keys, k = range(12), 4
+    heads = [[exp(key * (5 + 2 * head) % 11 / 3) for key in keys] for head in range(len(SCORES))]
+    worth = [sum(row[key] / sum(row) for row in heads) / len(heads) for key in keys]
+    scores = [log(worth[key]) + (key * 7 % 5 - 2) / 3 for key in keys]  # of an indexer that hasn't learnt enough
+    best, chosen = (sorted(sorted(keys, key=of.__getitem__)[-k:]) for of in (worth, scores))
+    share = {name: sum(worth[key] for key in those) for name, those in (("best", best), ("chosen", chosen))}
+    panel = Panel(196, f"What {len(worth)} keys are worth, and the {k} that are selected")
+    for key in keys:
+        kind = "b" if key in chosen else "r" if key in best else "off"
+        panel.box(key * 30, 150 - 400 * worth[key], 24, 400 * worth[key], kind)
+        panel.text(key * 30 + 12, 168, key, "small", "middle")
+    panel.line([[0, 150], [356, 150]], "rule")
+    panel.text(0, 192, "blue: selected; red: worth more, and missed", "small")
+    lost = ", ".join(str(key) for key in best if key not in chosen)
+    return Picture(
+        f"A bar is a key's share of attention, averaged over {len(heads)} heads. The selected {k} have {100 * share['chosen']:.0f} % of "
+        f"it, and the best {k} would have {100 * share['best']:.0f} %. A key that no list has gets no gradient, so training begins with all.",
+        f"Shares of {len(worth)} keys, in percent: {', '.join(f'{100 * each:.0f}' for each in worth)}. Selected: "
+        f"{', '.join(map(str, chosen))}. Missed: {lost}.",
         [panel],
     )
