@@ -278,8 +278,8 @@ def rope(q, k, cos, sin, *, interleaved=False):
         interleaved: pairs are neighbours (2i, 2i + 1), instead of one feature from each half (i, i + R/2).
 
     Returns:
-        `(q', k')`, new tensors in the shapes and dtypes of `q` and `k`: each pair (a, b) becomes (a·cos − b·sin, b·cos
-        + a·sin).
+        `(q', k')`, new tensors in the shapes and dtypes of `q` and `k`: each pair (a, b) becomes
+        (a·cos − b·sin, b·cos + a·sin).
 
     Raises:
         TypeError: an argument isn't a tensor, or its dtype isn't allowed.
