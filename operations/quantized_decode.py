@@ -12,7 +12,7 @@ from academy.judge.public import Public
 from operations.quantized_cache import E4M3
 
 LESSON = "attention.quantized_decode"
-FAST = None
+FAST = "fast.quantized_decode"
 FUNCTION = "decode_quantized"
 AXES = ("batch", "heads", "key heads", "cached tokens", "head dimension")
 DERIVATION = "quantized_cache"
@@ -116,7 +116,7 @@ def lengths(n, like, sequences=1):
     return torch.full((sequences,), n, dtype=torch.int32, device=like.device)
 
 
-USUAL = dict(modules=LESSON, rows=("q",), sizes={"n": 37, "d": 16, "rows": 3}, values=spread, forward_only=True)
+USUAL = dict(modules=(LESSON, FAST), rows=("q",), sizes={"n": 37, "d": 16, "rows": 3}, values=spread, forward_only=True)
 
 
 @case(**USUAL, returns="KV-o")
@@ -288,8 +288,12 @@ def eager(q, k_cache, v_cache, k_scale, v_scale, lengths):
     return torch.einsum("bhgn,bnhd->bhgd", p, v).flatten(1, 2)
 
 
-# One sequence of five keys, two queries of four numbers. Beside them a length and two pages are read.
-EXAMPLES = {LESSON: decode_cost(2, 5, 10, 4, 4, 2 + 8, small=4 + 8)}
+# One sequence of five keys, two queries of four numbers. Beside them a length and two pages are read. The fast version
+# has eleven keys of eight numbers, in four pages.
+EXAMPLES = {
+    LESSON: decode_cost(2, 5, 10, 4, 4, 2 + 8, small=4 + 8),
+    FAST: decode_cost(2, 11, 22, 8, 2, 4 + 8, small=4 + 16),
+}
 
 
 def eight(kind):

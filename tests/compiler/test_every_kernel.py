@@ -67,12 +67,14 @@ def test_every_public_function_launched_something(found):
     assert modules - files <= {"huggingface", "linear_token_logprobs"}, modules - files
 
 
-#: Kernels whose inner loop scales and adds (or subtracts) in one instruction: of attention every score, in a product of
-#: low-bit weights every partial sum. Everywhere else memory or tensor cores decide, or the kernel says `tl.fma`.
+#: Kernels whose inner loop scales and adds (or subtracts) in one instruction: of attention every score (or code), in a
+#: product of low-bit weights every partial sum. Everywhere else memory or tensor cores decide, or the kernel says
+#: `tl.fma`.
 COUNT_ON_FUSION = {
     "fast/flash_attention.py": {"attention_forward_kernel"},
     "fast/flash_attention_backward.py": {"attention_backward_queries_kernel", "attention_backward_keys_kernel"},
     "fast/decode.py": {"decode_split_kernel"},
+    "fast/quantized_decode.py": {"quantized_split_kernel"},
     "fast/low_bit/descriptors.py": {"gemm_descriptor_kernel"},
     "fast/low_bit/many_rows.py": {"gemm_plane_order_kernel"},
 }

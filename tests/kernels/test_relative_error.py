@@ -170,7 +170,8 @@ HIDDEN = {
     "a weight in a sum, divided by the sum of all weights": """attention/causal_attention attention/flash_attention
         attention/decode attention/mla attention/mla_decode attention/sparse_mla attention/sparse_decode
         attention/quantized_decode common/paged
-        fast/flash_attention fast/flash_attention_backward fast/decode gluon/flash_attention gluon/sparse_mla
+        fast/flash_attention fast/flash_attention_backward fast/decode fast/quantized_decode gluon/flash_attention
+        gluon/sparse_mla
         gluon/flash_attention_backward classics/linear_cross_entropy sampling/sample fast/sample
         common/choosing ladders/flash_attention""",
     "a term of a row's sum, in which the largest is 1": """tutorials/softmax fast/softmax classics/cross_entropy
