@@ -169,11 +169,9 @@ def test_the_rule_can_fail(as_on_a_card):
 HIDDEN = {
     "a weight in a sum, divided by the sum of all weights": """attention/causal_attention attention/flash_attention
         attention/decode attention/mla attention/mla_decode attention/sparse_mla attention/sparse_decode
-        attention/quantized_decode common/paged
-        fast/flash_attention fast/flash_attention_backward fast/decode fast/quantized_decode gluon/flash_attention
-        gluon/sparse_mla
-        gluon/flash_attention_backward classics/linear_cross_entropy sampling/sample fast/sample
-        common/choosing ladders/flash_attention""",
+        attention/quantized_decode common/attention common/paged fast/flash_attention fast/flash_attention_backward
+        fast/decode fast/quantized_decode gluon/flash_attention gluon/flash_attention_backward gluon/sparse_mla
+        classics/linear_cross_entropy sampling/sample fast/sample common/choosing ladders/flash_attention""",
     "a term of a row's sum, in which the largest is 1": """tutorials/softmax fast/softmax classics/cross_entropy
         fast/cross_entropy fast/token_logprobs moe/router model/sinkhorn common/logits
         distributed/vocab_parallel_cross_entropy""",
