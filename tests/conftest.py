@@ -1,6 +1,9 @@
 """What every test shares: where kernels run, and memory that is poisoned before anybody writes to it."""
 
 import gc
+
+gc.disable()  # until tests are collected: all that is made until then stays
+
 import logging
 import os
 import re
@@ -73,6 +76,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     gc.freeze()  # tests and modules stay, so that no collection need look at them
+    gc.enable()
     gc.set_threshold(20_000)  # looking for cycles among what is new takes a tenth of the time, too, and finds few
 
 

@@ -21,7 +21,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from academy.command import parent, trouble
+from academy.command import garbage, parent, trouble
 from academy.runtime import device
 from academy.book.syntax import import_file, import_path
 
@@ -106,6 +106,7 @@ def main() -> None:
     if device.INTERPRET:
         raise RuntimeError("kernels are interpreted in this process: set TRITON_INTERPRET=0")
     torch.set_num_threads(1)
+    garbage.rarely()
     resource.setrlimit(resource.RLIMIT_CPU, (resource.getrlimit(resource.RLIMIT_CPU)[1],) * 2)  # not that of who asks
     out = os.fdopen(os.dup(1), "w")  # answers alone: what anything else prints goes to stderr
     os.dup2(2, 1)
