@@ -166,7 +166,7 @@ def nothing_to_draw(module):
         assert tokens[0] == -1 and tokens[1] == 2 and tokens[4] == 5
         assert tokens[2] in (1, 4) and bool((tokens[1:] >= 0).all())
     assert module.sample(logits, SEED, temperature=0).tolist() == [-1, 2, 1, 0, 5, 2]
-    many = torch.tensor([[1.0, INF, 2.0, INF]], device=DEVICE).expand(200, 4)
+    many = torch.tensor([[1.0, INF, 2.0, INF]], device=DEVICE).expand(40, 4)
     assert module.sample(many, SEED).unique().tolist() == [1, 3]
 
 
