@@ -25,11 +25,17 @@ one group. (A tile has 64 rows at most. Of 128 heads, two programs read each lat
 cache.) On an H200 128 sequences of 4096 tokens take [[bench: mla_decode/128x16x4096/forward/ms]] with 16 heads,
 [[bench: mla_decode/128x16x4096/forward/share]] of the speed of a copy. PyTorch takes
 [[bench: mla_decode/128x16x4096/forward/PyTorch, absorbed.ms]], compiled
-[[bench: mla_decode/128x16x4096/forward/torch.compile.ms]].
+[[bench: mla_decode/128x16x4096/forward/torch.compile.ms]]. With 128 heads it is
+[[bench: mla_decode/128x128x4096/forward/ms]], and [[bench: mla_decode/128x128x4096/forward/torch.compile.ms]] for the
+compiled products. One sequence of 65536 tokens takes [[bench: mla_decode/1x128x65536/forward/ms]], against
+[[bench: mla_decode/1x128x65536/forward/torch.compile.ms]].
 
-**Where it falls behind.** With 128 heads it is [[bench: mla_decode/128x128x4096/forward/ms]], and
-[[bench: mla_decode/128x128x4096/forward/torch.compile.ms]] for the compiled products. One sequence of 65536 tokens
-takes [[bench: mla_decode/1x128x65536/forward/ms]], against [[bench: mla_decode/1x128x65536/forward/torch.compile.ms]].
+**What is left.** With 128 heads that is [[bench: mla_decode/128x128x4096/forward/share]] of the card's limit. An SM has
+room for one program, whose products, exponentials and loads take turns. Smaller tiles, of which more are on their way,
+don't help: with 32 keys instead of 64 the same takes
+[[bench: mla_decode/ladder/tiles of 32 keys/many_ms]] instead of
+[[bench: mla_decode/ladder/masks in a branch/many_ms]]. Two groups of warps that work on two tiles would overlap, but
+that is below Triton.
 
 **Contract.** `q` is (B, H, W), or (B, T, H, W) for the T newest tokens of each sequence, T at most 8; it is absorbed
 and its last W − `rank` numbers are rotated. `cache` is (B, S, W), or (pages, page_size, W) with a table, rotated alike.
@@ -49,14 +55,14 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.attention import same_device, scale_and_cap, store_tile
+from annotated_examples.common.attention import same_device, store_tile
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.custom_operator import opaque
-from annotated_examples.common.latents import default_tiles, latent_contract, widths
+from annotated_examples.common.latents import decode_tiles, latent_contract, latent_splits, scores_apart, widths
 from annotated_examples.common.paged import (
-    cache_contract, capacity_of, decode_merge_kernel, default_splits, load_rows, part_of_keys, rows_of_cache,
+    cache_contract, capacity_of, decode_merge_kernel, load_rows, part_of_keys, rows_of_cache,
 )  # fmt: skip
-from annotated_examples.common.products import input_precision, multiply_add, rows_by_rows
+from annotated_examples.common.products import input_precision, multiply_add
 
 
 # ## Before and after
@@ -170,6 +176,8 @@ def mla_decode_split_kernel(
     # The position of the row's own token. Of two new tokens, here with two heads each, the first doesn't see the
     # second: `pid=(0, 0): last = [3, 3, 4, 4]`.
     last = length - T + rows // H
+    # Of keys before this one nothing is hidden: `pid=(0, 0): seen_by_all = 4`.
+    seen_by_all = tl.minimum(length - T + 1, end_n)
 
     row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
@@ -183,12 +191,19 @@ def mla_decode_split_kernel(
         c = load_rows(cache_tensor, 0, page, slot, mask & inside, R, BLOCK_R)
         c_pe = load_rows(cache_pe_tensor, 0, page, slot, mask & inside, E, BLOCK_E)
         # [[tag: MLA-S-absorbed]]
-        # Up to 512 columns, which float32 has to sum in parts.
-        s = rows_by_rows(q, c, INPUT_PRECISION)
-        s, _ = scale_and_cap(multiply_add(q_pe, tl.trans(c_pe), s, INPUT_PRECISION), scale, 0.0)
-        # A page outside of the pool makes the result NaN.
-        s = tl.where(inside[None, :], s, float("nan"))
-        s = tl.where(mask[None, :] & (offs_n[None, :] <= last[:, None]), s, -float("inf"))
+        s = scores_apart(q, q_pe, c, c_pe, scale, INPUT_PRECISION)
+        # Most tiles have nothing to hide. And the branch keeps all eight warps at work. When the result of a product
+        # leads to another product, Triton gives each warp whole rows of it. 64 rows are enough for four warps, so the
+        # other four would compute the same again. But it doesn't look past a branch. With 128 heads that makes
+        # [[bench: mla_decode/ladder/masks in a branch/many_ms]] of
+        # [[bench: mla_decode/ladder/one wave/many_ms]].
+        some_hidden = start + BLOCK_N > seen_by_all
+        if table[0] is not None:
+            some_hidden |= tl.min(inside.to(tl.int32), axis=0) == 0
+        if some_hidden:
+            # A page outside of the pool makes the result NaN.
+            s = tl.where(inside[None, :], s, float("nan"))
+            s = tl.where(mask[None, :] & (offs_n[None, :] <= last[:, None]), s, -float("inf"))
         new_max = tl.maximum(row_max, tl.max(s, axis=1))
         p = tl.exp(s - new_max[:, None])
         alpha = tl.exp(row_max - new_max)
@@ -223,10 +238,10 @@ def mla_decode_forward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_S=BLOCK_S)
     (B, T, H, W), capacity = q.shape, capacity_of(cache, block_table)
-    M, N, num_warps, num_stages = default_tiles(T * H, rank, q.dtype, q.device.index)
+    M, N, num_warps, num_stages = decode_tiles(B, T * H, capacity, rank, q.dtype, q.device.index)
     BLOCK_M, BLOCK_N, wide = BLOCK_M or M, BLOCK_N or N, widths(W, rank)
     programs = B * triton.cdiv(T * H, BLOCK_M)
-    num_splits = default_splits(programs, capacity) if num_splits is None else num_splits
+    num_splits = latent_splits(programs, capacity, BLOCK_N, num_warps) if num_splits is None else num_splits
     o = q.new_empty(B, T, H, rank)
     parts = torch.empty((B, T, H, num_splits, rank), dtype=torch.float32, device=q.device)
     lse = torch.empty((B, T, H, num_splits), dtype=torch.float32, device=q.device)

@@ -17,10 +17,8 @@ probabilities add up to 1. With a sink in it they add up to less, and the rest i
 **What it costs.** About half of attention: the scores again, without the product with the values. In bfloat16 a row of
 1152 bytes becomes one number of 4. On an H200 4096 queries of 128 heads with 2048 keys each take
 [[bench: selected_probabilities/4096x128x8192x2048/forward/ms]], where PyTorch, which gathers the keys first, takes
-[[bench: selected_probabilities/4096x128x8192x2048/forward/PyTorch, keys gathered.ms]].
-
-**Where it falls behind.** What `torch.compile` makes of that takes
-[[bench: selected_probabilities/4096x128x8192x2048/forward/torch.compile.ms]]: there the products are cuBLAS's.
+[[bench: selected_probabilities/4096x128x8192x2048/forward/PyTorch, keys gathered.ms]], and compiled
+[[bench: selected_probabilities/4096x128x8192x2048/forward/torch.compile.ms]].
 
 **Contract.** `q`, `kv`, `indices` and `scale` are those of attention, and so is `lse`, (T, H) in float32. The last
 columns of a row are rotated, but here nothing depends on where the latent ends. The result is float32, and 0 where the
@@ -37,14 +35,12 @@ import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.attention import head, load_numbers, same_device, strided
+from annotated_examples.common.attention import head, load_numbers, same_device, scale_and_cap, strided
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.exponential import exp
-from annotated_examples.common.latents import (
-    LARGEST_RANK, LARGEST_ROTATED, default_tiles, latent_scores, load_parts, widths,
-)  # fmt: skip
-from annotated_examples.common.products import input_precision
-from annotated_examples.common.selected import list_contract, load_keys, load_list, one_page, score_or_none
+from annotated_examples.common.latents import LARGEST_RANK, LARGEST_ROTATED
+from annotated_examples.common.products import input_precision, tile_of_product
+from annotated_examples.common.selected import is_key, list_contract, load_list, one_page, score_or_none
 
 
 # ## Reference
@@ -58,55 +54,66 @@ def selected_probabilities_reference(q, kv, indices, lse, *, scale):
     return p.masked_fill(none[:, None], 0.0).mean(1)
 
 
-# ## A tile of the list
+# ## A product whose rows a list names
+#
+# Nothing but scores is needed, so this is a tiled product like [any other](../common/products.py), with keys as its
+# rows, heads as its columns, and one thing more: the rows lie where the list says. A tile goes along the width of a key
+# in short steps, so there is room for many keys beside many heads, and each number that was loaded meets 128 others. (A
+# tile as wide as a key would fill the shared memory with 64 keys and 64 heads. It was tried: then the one program of an
+# SM waits for its keys, and nothing else is at work meanwhile.)
 #
 # A program has a query and a tile of its list, and goes through all heads. Each head adds its probability of a key to
 # the key's sum. Here the probability is the result, and nothing larger stands beside it. So the exponential is the one
 # [with all its digits](../../annotated_examples/common/exponential.py).
 @triton.jit
 def selected_probabilities_kernel(
-    q_tensor, kv_tensor, lists_tensor,  # (pointer, four strides): (1, T, H, R + E), (1, S, 1, R + E), (1, T, K)
+    q_tensor, kv_tensor, lists_tensor,  # (pointer, four strides): (1, T, H, W), (1, 1, S, W), (1, T, K)
     lse_tensor, out_ptr,  # (1, T, H); (T, K), contiguous
-    H, K, pages,  # pages: (pages, keys of a page)
-    scale, R: tl.constexpr, E: tl.constexpr, INPUT_PRECISION: tl.constexpr, BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_E: tl.constexpr,
+    H, K, W, pages,  # pages: (pages, keys of a page)
+    scale, INPUT_PRECISION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_W: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(K, BLOCK_N)
     t, offs_k = tl.program_id(0) // tiles, tl.program_id(0) % tiles * BLOCK_N + tl.arange(0, BLOCK_N)
-    j = load_list(lists_tensor, 0, t, offs_k, K)
-    c, c_pe = load_keys(kv_tensor, j, pages, R, E, BLOCK_R, BLOCK_E)
+    j, S = load_list(lists_tensor, 0, t, offs_k, K), pages[1]
+    # What is no key is past the last one, and isn't read.
+    rows = tl.where(is_key(j, pages), j, S).to(tl.int64)
+    q_ptr, stride_qh, stride_qd = head(q_tensor, 0, t, 0)
+    kv_ptr, stride_kt, stride_kd = head(kv_tensor, 0, 0, 0)
     total = tl.zeros((BLOCK_N,), tl.float32)
     for start in tl.range(0, H, BLOCK_M):
         offs_h = start + tl.arange(0, BLOCK_M)
-        q, q_pe = load_parts(head(q_tensor, 0, t, 0), offs_h, H, R, E, BLOCK_R, BLOCK_E)
+        s = tile_of_product(
+            kv_ptr, q_ptr, rows, offs_h.to(tl.int64), S, H, W, stride_kt, stride_kd, stride_qd, stride_qh,
+            INPUT_PRECISION, BLOCK_W,
+        )  # fmt: skip
+        s, _ = scale_and_cap(s, scale, 0.0)
         lse = load_numbers(head(lse_tensor, 0, t, 0), offs_h, H)
         # [[tag: SP-P]]; where there is no head it means nothing, nor where the list has none.
-        s = score_or_none(latent_scores(q, q_pe, c, c_pe, scale, INPUT_PRECISION), j[None, :], pages)
-        counts = (offs_h < H)[:, None] & (j != -1)[None, :]
-        total += tl.sum(tl.where(counts, exp(s - lse[:, None]), 0.0), axis=0)
+        s = score_or_none(s, j[:, None], pages)
+        counts = (offs_h < H)[None, :] & (j != -1)[:, None]
+        total += tl.sum(tl.where(counts, exp(s - lse[None, :]), 0.0), axis=1)
     # [[tag: SP-p]]: of the two keys of the second query of the example `pid=1: total / H = [0.5, 0, 0.5, 0]`.
     tl.store(out_ptr + t.to(tl.int64) * K + offs_k, total / H, mask=offs_k < K)
 
 
 # ## The launcher
-#
-# A row of more than 512 numbers is read in two parts, so that no tile is 1024 wide.
 @opaque(
     "(Tensor q, Tensor kv, Tensor indices, Tensor lse, float scale) -> Tensor",
     lambda q, kv, indices, lse, scale: lse.new_empty(indices.shape),
 )
-def selected_probabilities_forward(q, kv, indices, lse, scale, *, BLOCK_M=None, BLOCK_N=None):
-    """(T, K) float32. A tile has BLOCK_M heads or BLOCK_N keys."""
-    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N)
+def selected_probabilities_forward(q, kv, indices, lse, scale, *, BLOCK_M=None, BLOCK_N=None, BLOCK_W=None):
+    """(T, K) float32. A tile has BLOCK_M heads or BLOCK_N keys, and BLOCK_W numbers of each."""
+    checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_W=BLOCK_W)
     (_, H, W), (T, K) = q.shape, indices.shape
-    rank = min(W, max(LARGEST_RANK, W - LARGEST_ROTATED))
-    M, N, num_warps, num_stages = default_tiles(H, rank, q.dtype, q.device.index)
-    BLOCK_M, BLOCK_N, out = BLOCK_M or M, BLOCK_N or N, lse.new_empty(indices.shape)
+    # float32 has no tensor cores: its sums are made by threads, which have no room for more.
+    most, wide = (64, 32) if q.dtype == torch.float32 else (128, 64)
+    BLOCK_M, BLOCK_N = BLOCK_M or min(max(16, triton.next_power_of_2(H)), most), BLOCK_N or most
+    out = lse.new_empty(indices.shape)
     if out.numel():
         selected_probabilities_kernel[(T * triton.cdiv(K, BLOCK_N),)](
-            *[strided(x) for x in (q[None], kv[None, :, None], indices[None], lse[None])], out, H, K, one_page(kv),
-            scale, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, **widths(W, rank),
-            num_warps=num_warps, num_stages=num_stages,
+            *[strided(x) for x in (q[None], kv[None, None], indices[None], lse[None])], out, H, K, W, one_page(kv),
+            scale, INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_W=BLOCK_W or wide,
+            num_warps=4, num_stages=3,
         )  # fmt: skip
     return out
 

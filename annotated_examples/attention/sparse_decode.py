@@ -19,9 +19,8 @@ sequence is. With 128 heads it is 242 operations a byte. On an H200 64 tokens wi
 [[bench: sparse_decode/64x16x262144x2048/forward/ms]]. PyTorch, which gathers the keys first, takes
 [[bench: sparse_decode/64x128x262144x2048/forward/PyTorch, keys gathered.ms]] and
 [[bench: sparse_decode/64x16x262144x2048/forward/PyTorch, keys gathered.ms]].
-
-**Where it falls behind.** One token with 128 heads takes [[bench: sparse_decode/1x128x65536x2048/forward/ms]], and what
-`torch.compile` makes of gathering [[bench: sparse_decode/1x128x65536x2048/forward/torch.compile.ms]].
+One token with 128 heads takes [[bench: sparse_decode/1x128x65536x2048/forward/ms]], and what `torch.compile` makes of
+gathering [[bench: sparse_decode/1x128x65536x2048/forward/torch.compile.ms]].
 
 **Contract.** `q` is (B, H, W), or (B, T, H, W) for the T newest tokens of each sequence; `cache` is (pages, page_size,
 W), page_size any number; both float32, float16 or bfloat16, any strides. `slots` is (B, K) or (B, T, K), int32 or
@@ -43,11 +42,11 @@ from annotated_examples.common.attention import head, same_device, store_tile, s
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.custom_operator import opaque
 from annotated_examples.common.latents import (
-    default_tiles, latent_contract, latent_scores, load_parts, widths,
+    decode_tiles, latent_contract, latent_splits, load_parts, scores_apart, widths,
 )  # fmt: skip
-from annotated_examples.common.paged import decode_merge_kernel, default_splits
+from annotated_examples.common.paged import decode_merge_kernel
 from annotated_examples.common.products import input_precision, multiply_add
-from annotated_examples.common.selected import list_contract, load_keys, load_list, score_or_none
+from annotated_examples.common.selected import list_contract, load_keys, load_list, score_of_tile
 
 
 # ## From indices to slots
@@ -135,7 +134,7 @@ def sparse_decode_split_kernel(
         j = load_list(lists_tensor, b, t, start + tl.arange(0, BLOCK_N), end)
         c, c_pe = load_keys(cache_tensor, j, pages, R, E, BLOCK_R, BLOCK_E)
         # [[tag: SP-S]]
-        s = score_or_none(latent_scores(q, q_pe, c, c_pe, scale, INPUT_PRECISION), j[None, :], pages)
+        s = score_of_tile(scores_apart(q, q_pe, c, c_pe, scale, INPUT_PRECISION), j, pages)
         new_max = tl.maximum(row_max, tl.max(s, axis=1))
         p = tl.exp(s - new_max[:, None])
         alpha = tl.exp(row_max - new_max)
@@ -169,10 +168,10 @@ def sparse_decode_forward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_S=BLOCK_S)
     (B, T, H, W), K = q.shape, slots.shape[2]
-    M, N, num_warps, num_stages = default_tiles(H, rank, q.dtype, q.device.index)
+    M, N, num_warps, num_stages = decode_tiles(B * T, H, K, rank, q.dtype, q.device.index)
     BLOCK_M, BLOCK_N, wide = BLOCK_M or M, BLOCK_N or N, widths(W, rank)
     programs = B * T * triton.cdiv(H, BLOCK_M)
-    num_splits = default_splits(programs, K) if num_splits is None else num_splits
+    num_splits = latent_splits(programs, K, BLOCK_N, num_warps) if num_splits is None else num_splits
     o = q.new_empty(B, T, H, rank)
     parts = torch.empty((B, T, H, num_splits, rank), dtype=torch.float32, device=q.device)
     lse = torch.empty((B, T, H, num_splits), dtype=torch.float32, device=q.device)

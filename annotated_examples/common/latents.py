@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import load_tile, scale_and_cap, store_tile
+from annotated_examples.common.paged import PROGRAMS, default_splits
 from annotated_examples.common.products import multiply_add, rows_by_rows
 
 
@@ -25,6 +26,15 @@ def latent_scores(a, a_pe, b, b_pe, scale, INPUT_PRECISION: tl.constexpr):
     # Up to 512 columns, which float32 has to sum in parts.
     s = rows_by_rows(a, b, INPUT_PRECISION)
     s, _ = scale_and_cap(multiply_add(a_pe, tl.trans(b_pe), s, INPUT_PRECISION), scale, 0.0)
+    return s
+
+
+# The same of two products that are added at the end, for [decoding](../attention/mla_decode.py), where neither product
+# may lead to another one.
+@triton.jit
+def scores_apart(a, a_pe, b, b_pe, scale, INPUT_PRECISION: tl.constexpr):
+    s = tl.fma(rows_by_rows(a_pe, b_pe, INPUT_PRECISION), 1.0, rows_by_rows(a, b, INPUT_PRECISION))
+    s, _ = scale_and_cap(s, scale, 0.0)
     return s
 
 
@@ -64,6 +74,36 @@ def default_tiles(rows, rank, dtype, index):
     # Two stages of 64 wide keys beside 64 queries take 221 KB: a Hopper card has them, and waits less with them.
     many = narrow or BLOCK_M == 64 and room >= 227 * 2**10
     return BLOCK_M, 64 if many else 32, 4 if narrow or BLOCK_M < 64 else 8, 2
+
+
+# ## Parts of the keys, when a token is decoded
+#
+# A program of 8 warps has an SM for itself, and a Hopper card has 132. So programs run in waves of 132, and a wave
+# takes as long as one of its programs: its tiles of keys, and about 6 tiles' time more, in which it loads its queries,
+# stores its part and has it merged. One sequence of 65536 keys with 128 heads took
+# [[bench: mla_decode/ladder/many parts/forward_ms]] in 256 parts, and in 64
+# [[bench: mla_decode/ladder/one wave/forward_ms]]. Of the numbers that fill up to four waves the best one is taken.
+#
+# Smaller programs share an SM, and where one waits another works. So there should be many, as where
+# [keys and values are read](paged.py); even a short list is divided into 32 parts.
+SMS, AROUND_A_PART = 132, 6
+
+
+def latent_splits(programs, keys, BLOCK_N, num_warps):
+    """How many parts, given how many `programs` run without splitting, and the most keys a sequence can have."""
+    tiles, programs = max(1, triton.cdiv(keys, BLOCK_N)), max(programs, 1)
+    if num_warps < 8:
+        return max(default_splits(programs, keys), min(triton.cdiv(PROGRAMS, programs), triton.cdiv(keys, 64), 32))
+    choices = [max(1, min(waves * SMS // programs, tiles)) for waves in range(1, 5)]
+    return min(choices, key=lambda n: triton.cdiv(programs * n, SMS) * (triton.cdiv(tiles, n) + AROUND_A_PART))
+
+
+# A short list of one token makes less than half as many programs, even in parts of a single tile. With 16 heads in a
+# tile there are four times as many.
+def decode_tiles(lists, rows, keys, rank, dtype, index):
+    """As `default_tiles`, for so many lists of keys, each for so many rows of queries."""
+    few = 2 * lists * triton.cdiv(rows, 64) * triton.cdiv(keys, 64) < SMS
+    return default_tiles(min(rows, 16) if few else rows, rank, dtype, index)
 
 
 # The widths of tiles: powers of two, of which the product needs 16 at least.

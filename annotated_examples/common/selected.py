@@ -60,6 +60,15 @@ def score_or_none(s, j, pages):
     return tl.where(j == -1, -float("inf"), s)
 
 
+# Rows are queries. Most lists have keys only. That the rest stands in a branch makes the product before it faster, too:
+# [decoding from latents](../attention/mla_decode.py) says why.
+@triton.jit
+def score_of_tile(s, j, pages):
+    if tl.min(is_key(j, pages).to(tl.int32), axis=0) == 0:
+        s = score_or_none(s, j[None, :], pages)
+    return s
+
+
 # ## The sum of a key
 #
 # Each query of a launch has left a row for each number of its list. A stable sort by key puts the rows of a key side by

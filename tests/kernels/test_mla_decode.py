@@ -23,7 +23,8 @@ MUTANTS = [
     Mutant("a length that isn't there", 'tl.where(possible, lse, float("nan"))', "lse + 0.0"),
     Mutant("stride of the lengths ignored", "b.to(tl.int64) * stride_l", "b.to(tl.int64)"),
     Mutant("parts of another sequence", "first = b.to(tl.int64) * count * num_splits + split", "first = b.to(tl.int64) * H * num_splits + split"),
-    Mutant("splits chosen from the lengths", "default_splits(programs, capacity) if", "default_splits(programs, int(lengths.max())) if"),
+    Mutant("splits chosen from the lengths", "latent_splits(programs, capacity,", "latent_splits(programs, int(lengths.max()),"),
+    Mutant("a page of NaN before the last tile", "tl.min(inside.to(tl.int32), axis=0) == 0", "tl.min(inside.to(tl.int32), axis=0) == 2"),
 ]  # fmt: skip
 
 #: Of what it shares with decode, the two that T > 1 or a wide row could bring back.

@@ -20,8 +20,8 @@ from tests.kernels.test_decode import unchecked
 from tests.kernels.test_sparse_mla import inputs as of_attention
 
 MUTANTS = [
-    Mutant("what is none counts", "counts = (offs_h < H)[:, None] & (j != -1)[None, :]", "counts = (offs_h < H)[:, None] & (j != -2)[None, :]"),
-    Mutant("the rest of a wide row left out", "rank = min(W, max(LARGEST_RANK, W - LARGEST_ROTATED))", "rank = min(W, 16)\n    q, kv, W = q[..., :rank], kv[..., :rank], rank"),
+    Mutant("what is none counts", "counts = (offs_h < H)[None, :] & (j != -1)[:, None]", "counts = (offs_h < H)[None, :] & (j != -2)[:, None]"),
+    Mutant("the rest of a wide row left out", "H, K, W, one_page(kv)", "H, K, min(W, 16), one_page(kv)"),
 ]  # fmt: skip
 
 
