@@ -26,6 +26,12 @@ where the lesson takes [[bench: select_keys/4096x65536/forward/lesson.ms]] and `
 [[bench: select_keys/4096x65536/forward/torch.topk.ms]]. For 64 rows it is [[bench: select_keys/64x65536/forward/ms]],
 [[bench: select_keys/64x65536/forward/lesson.ms]] and [[bench: select_keys/64x65536/forward/torch.topk.ms]].
 
+**What is left.** For the 4096 rows the loads alone take [[bench: select_keys/ladder/reading/forward_ms]], as long as
+memory needs, and with the comparisons [[bench: select_keys/ladder/comparing/forward_ms]]. With the guess and the list
+it is [[bench: select_keys/ladder/guess and list/forward_ms]]. The rest is the search in the list, of which each thread
+holds 32 scores. With fewer registers for them the whole took
+[[bench: select_keys/ladder/64 registers/forward_ms]] instead of [[bench: select_keys/ladder/all at once/forward_ms]].
+
 **Contract.** That of the lesson.
 """
 
@@ -152,6 +158,11 @@ def append(list_ptr, place, x, column, exceeds):
     return place + exceeds
 
 
+@triton.jit
+def score_of(both):
+    return (both >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+
+
 # ## The walk
 #
 # From column `at` on, all scores that exceed the bound go to the list, until a tile is too much for it. An element of
@@ -211,6 +222,7 @@ def select_row(
     begin, at, first, last, n, bound, least, wanted, k,
     ROOM: tl.constexpr, WARPS: tl.constexpr, THREADS: tl.constexpr,
 ):  # fmt: skip
+    CHUNK: tl.constexpr = ROOM // 4
     more, lane = True, tl.arange(0, ROOM)
     while more:
         # The example's first walk comes to the end, `pid=0: at = 96`, with `pid=0: n = 2` scores, and three are wanted.
@@ -224,19 +236,26 @@ def select_row(
             n, at, bound = tl.cast(0, tl.int32), begin, tl.cast(float("nan"), tl.float32)
             least = tl.cast(LOWEST_KEY, tl.uint32)
         else:
-            x = (tl.load(list_ptr + lane, mask=lane < n, other=0) >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-            key = tl.where(lane < n, key_or_nan(x), 0)
+            key = key_or_nan(score_of(tl.load(list_ptr + lane, mask=lane < n, other=0)))
+            key = tl.where(lane < n, key, 0)
             # Of 64 scores two have a place for certain, 83 and 83, and of those at 82 it is `pid=0: left = 1`, the
-            # first: `pid=0: sum(keep) = 3`. Nothing in the third tile exceeds 82.
+            # first. So `pid=0: kept = 3`, and nothing in the third tile exceeds 82.
             least, left = threshold_of(key, least, n, wanted, wanted)
-            keep, _seen = kept_of_chunk(key, least, left, 0)
-            place = tl.cumsum(keep.to(tl.int32), axis=0) - 1
-            both = tl.load(list_ptr + lane, mask=keep, other=0)
-            tl.debug_barrier()
-            if more:
-                tl.store(list_ptr + place, both, mask=keep)
-            else:
-                tl.store(keys_ptr + place, first + both.to(tl.int32), mask=keep)
+            # The list is cut down in place, a quarter of its room at a time: what is kept moves forward only. (All at
+            # once, keys, places and elements would take more registers than a thread may have.)
+            kept, seen = tl.cast(0, tl.int32), tl.cast(0, tl.int32)
+            for done in range(0, n, CHUNK):
+                some = done + tl.arange(0, CHUNK)
+                both = tl.load(list_ptr + some, mask=some < n, other=0)
+                keys = tl.where(some < n, key_or_nan(score_of(both)), 0)
+                keep, seen = kept_of_chunk(keys, least, left, seen)
+                place = kept + tl.cumsum(keep.to(tl.int32), axis=0) - 1
+                tl.debug_barrier()
+                if more:
+                    tl.store(list_ptr + place, both, mask=keep)
+                else:
+                    tl.store(keys_ptr + place, first + both.to(tl.int32), mask=keep)
+                kept += tl.sum(keep.to(tl.int32), axis=0)
             # (After `wanted` NaNs all further ones come to the list, too, and the next search drops them.)
             n, bound = wanted, bound_of(least)
         tl.debug_barrier()

@@ -67,6 +67,8 @@ GUESSES = [
     Mutant("positions within the window", "first + both.to(tl.int32)", "both.to(tl.int32)"),
     Mutant("what is left is 0", "tl.full((ROOM,), -1, tl.int32)", "tl.full((ROOM,), 0, tl.int32)"),
     Mutant("positions within a part", "both + behind[:, None]", "both"),
+    Mutant("each chunk of a list begins anew", "kept += tl.sum(", "kept = tl.sum("),
+    Mutant("ties counted anew in each chunk of a list", "kept_of_chunk(keys, least, left, seen)", "kept_of_chunk(keys, least, left, 0)"),
     Mutant("strides of columns ignored", "rows = logits if logits.stride(1) == 1 else logits.contiguous()", "rows = logits"),
 ]  # fmt: skip
 
