@@ -151,6 +151,21 @@ def load_queries(q_tensor, b, rows, count, H, D: tl.constexpr, BLOCK_D: tl.const
     return tl.load(ptr + at[:, None] + columns[None, :] * stride_d, mask=mask, other=0.0)
 
 
+# Most tiles have nothing to hide. And the branch keeps all eight warps at work. When the result of a product leads to
+# another product, Triton gives each warp whole rows of it. 64 rows are enough for four warps, so the other four would
+# compute the same again. But it doesn't look past a branch. With 128 heads that makes
+# [[bench: mla_decode/ladder/masks in a branch/many_ms]] of [[bench: mla_decode/ladder/one wave/many_ms]].
+@triton.jit
+def hide(s, table, some_hidden, offs_n, mask, inside, last):
+    if table[0] is not None:
+        some_hidden |= tl.min(inside.to(tl.int32), axis=0) == 0
+    if some_hidden:
+        # A page outside of the pool makes the result NaN.
+        s = tl.where(inside[None, :], s, float("nan"))
+        s = tl.where(mask[None, :] & (offs_n[None, :] <= last[:, None]), s, -float("inf"))
+    return s
+
+
 # The tile of latents is loaded once. Its product with the queries gives scores, and the weights' product with the same
 # tile gives the mean. The rotated part is a tile of its own: 512 + 64 columns as one tile would be padded to 1024.
 @triton.jit
@@ -192,18 +207,7 @@ def mla_decode_split_kernel(
         c_pe = load_rows(cache_pe_tensor, 0, page, slot, mask & inside, E, BLOCK_E)
         # [[tag: MLA-S-absorbed]]
         s = scores_apart(q, q_pe, c, c_pe, scale, INPUT_PRECISION)
-        # Most tiles have nothing to hide. And the branch keeps all eight warps at work. When the result of a product
-        # leads to another product, Triton gives each warp whole rows of it. 64 rows are enough for four warps, so the
-        # other four would compute the same again. But it doesn't look past a branch. With 128 heads that makes
-        # [[bench: mla_decode/ladder/masks in a branch/many_ms]] of
-        # [[bench: mla_decode/ladder/one wave/many_ms]].
-        some_hidden = start + BLOCK_N > seen_by_all
-        if table[0] is not None:
-            some_hidden |= tl.min(inside.to(tl.int32), axis=0) == 0
-        if some_hidden:
-            # A page outside of the pool makes the result NaN.
-            s = tl.where(inside[None, :], s, float("nan"))
-            s = tl.where(mask[None, :] & (offs_n[None, :] <= last[:, None]), s, -float("inf"))
+        s = hide(s, table, start + BLOCK_N > seen_by_all, offs_n, mask, inside, last)
         new_max = tl.maximum(row_max, tl.max(s, axis=1))
         p = tl.exp(s - new_max[:, None])
         alpha = tl.exp(row_max - new_max)

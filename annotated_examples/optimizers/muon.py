@@ -23,11 +23,8 @@ times for a wide one. On an H200 24 matrices of 1024 x 1024 take [[bench: muon/2
 **Where it falls behind.** One matrix of 4096 x 4096 takes [[bench: muon/1x4096x4096/forward/ms]], and whole products of
 cuBLAS [[bench: muon/1x4096x4096/forward/eager.ms]], though they are 1.5 times the operations; as a batch they take
 [[bench: muon/24x1024x1024/forward/batched.ms]] for the 24 as well. For one of 2048 x 8192 it is
-[[bench: muon/1x2048x8192/forward/ms]], against [[bench: muon/1x2048x8192/forward/torch.compile.ms]]. Threads that
-compute addresses and masks of each tile are what is slow. At 4096 the symmetric product takes
-[[bench: muon/ladder/lesson/symmetric_ms]], and [[bench: muon/ladder/descriptors/symmetric_ms]] with the descriptors
-of the [fast product](../fast/matmul.py), where cuBLAS takes [[bench: muon/ladder/cuBLAS/symmetric_ms]] for the whole.
-The third product takes [[bench: muon/ladder/lesson/step_ms]], cuBLAS's [[bench: muon/ladder/cuBLAS/step_ms]].
+[[bench: muon/1x2048x8192/forward/ms]], against [[bench: muon/1x2048x8192/forward/torch.compile.ms]]. At 4096
+the third product takes [[bench: muon/ladder/lesson/step_ms]], cuBLAS's [[bench: muon/ladder/cuBLAS/step_ms]].
 
 **Contract.** Matrices are float32, float16 or bfloat16, with any strides and any number of leading dimensions, which
 count the matrices of a batch. `symmetric_product` gives the dtype of its argument and is symmetric to the last bit.
@@ -149,8 +146,7 @@ def symmetric_kernel(
         tl.store(c_ptr + mirrored, acc, mask=inside)
     else:
         # A tile on the diagonal has both halves of itself. Tensor cores don't promise that these are equal to the last
-        # bit, so only the lower one counts: `pid=4: lower = [[1, 0], [1, 1]]`. The diagonal is its own mirror image,
-        # and stored once.
+        # bit, so only the lower one counts: `pid=4: lower = [[1, 0], [1, 1]]`. The diagonal is stored once.
         lower = inside & (offs_i[:, None] >= offs_j[None, :])
         tl.store(c_ptr + here, acc, mask=lower)
         tl.store(c_ptr + mirrored, acc, mask=lower & (offs_i[:, None] > offs_j[None, :]))

@@ -90,9 +90,10 @@ def beside_the_cache(function):
     for length in (13, -1):
         inside, outside = call(dict(lengths=given["lengths"].new_tensor([12, length])))
         assert inside.isfinite().all() and outside.isnan().all()
-    pool = randn(6, 4, RANK + 4)[1:5]
+    pool, lengths = randn(6, 12, RANK + 4)[1:5], given["lengths"] * 3
     for page in (4, -1):
-        inside, outside = call(dict(cache=pool, block_table=given["lengths"].new_tensor([[1, 3, 2], [1, page, 2]])))
+        table = lengths.new_tensor([[1, 3, 2], [1, page, 2]])
+        inside, outside = call(dict(cache=pool, lengths=lengths, block_table=table))
         assert inside.isfinite().all() and outside.isnan().all()
 
 
