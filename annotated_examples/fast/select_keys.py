@@ -239,7 +239,7 @@ def select_row(
             key = key_or_nan(score_of(tl.load(list_ptr + lane, mask=lane < n, other=0)))
             key = tl.where(lane < n, key, 0)
             # Of 64 scores two have a place for certain, 83 and 83, and of those at 82 it is `pid=0: left = 1`, the
-            # first. So `pid=0: kept = 3`, and nothing in the third tile exceeds 82.
+            # first: three in all. Nothing in the third tile exceeds 82.
             least, left = threshold_of(key, least, n, wanted, wanted)
             # The list is cut down in place, a quarter of its room at a time: what is kept moves forward only. (All at
             # once, keys, places and elements would take more registers than a thread may have.)
