@@ -9,6 +9,29 @@ _BIT = "a wait looks at the lowest bit of the phase alone"
 _SIZES = "other sizes, and more room behind, show the same mistakes"
 
 _LISTED = {
+    "selection/keys_of_parts": {
+        _ORDER: [
+            "numbers_of_parts: return [max(0, min(share, K - part * share)) for part in range(parts)] @12: "
+            "0, min(share, K - part * share) -> min(share, K - part * share), 0",
+            "numbers_of_parts: return [max(0, min(share, K - part * share)) for part in range(parts)] @19: "
+            "share, K - part * share -> K - part * share, share",
+        ],
+    },
+    "selection/target_of_a_list": {
+        "of an empty list no exponential is taken": ["target: largest = max(listed, default=0.0) @30: 0.0 -> 1.0"],
+    },
+    "selection/heads_past_the_last": {
+        "what is none is chosen away, and what is past the end isn't stored": [
+            'averaged_kernel: j = tl.load(indices_ptr + k, mask=k < K, other=-1) @47: -1 -> float("nan")',
+            "averaged_kernel: lse = tl.load(lse_ptr + h, mask=h < H, other=0.0) @45: 0.0 -> None",
+        ],
+    },
+    "operations/token_of_a_piece": {
+        "more memory for the sums than is used": [
+            'logprobs: largest, sums = torch.full((rows,), -float("inf"), device=x.device), torch.zeros(rows, 2, '
+            "device=x.device) @87: 2 -> 3"
+        ],
+    },
     "selection/texts_on_a_card": {
         _ORDER: ["texts: return max(pages, 0) // -(-tokens // page) @11: pages, 0 -> 0, pages"],
     },

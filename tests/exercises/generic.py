@@ -45,7 +45,7 @@ EXEMPT: dict[tuple[str, str], str] = {
         model/decay_apart fp8/rounded_logarithm mx/two_of_a_byte distributed/sum_of_ranks recurrences/segmented
         recurrences/join_two operations/masked_by_product attention/one_key_for_all_heads
         recurrences/two_factors sampling/order_of_bits sampling/infinite_noise selection/sign_of_nan
-        cache/step_outside""".split()
+        cache/step_outside recurrences/row_without_a_request model/which_alpha operations/second_round""".split()
     },
     **{
         ("load without other", name): _NO_LOAD
@@ -79,6 +79,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("load without other", "moe/bias_in_the_weights"): "masked lanes become minus infinity afterwards",
     ("load without other", "moe/stable_rank"): "a masked slot is behind all others, and counts for none of them",
     ("load without other", "cache/padding_in_the_minimum"): "masked lanes become infinite before they are compared",
+    ("load without other", "selection/heads_past_the_last"): "what is none is chosen away",
     ("load without other", "moe/clamped_gate"): "what a masked lane holds is not stored",
     ("load without other", "moe/full_experts"): "a masked slot is behind all others, and counts for none of them",
     ("rounded loads", "moe/full_experts"): "16 bits hold these small whole numbers exactly",
