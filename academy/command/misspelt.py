@@ -22,6 +22,8 @@ def suggestion(error: BaseException) -> str:
     here: list[str] = []
     if isinstance(error, AttributeError):
         known = dir(error.obj)
+        if type(error.obj).__module__.startswith("triton.") and error.name in _IN_A_KERNEL:
+            return f". In a kernel that is {_IN_A_KERNEL[error.name]}"
     else:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         known = [*frames[-1].f_locals, *frames[-1].f_globals] if frames else ()
@@ -67,6 +69,7 @@ _IN_A_KERNEL = {
     "amax": "tl.max(x, axis=0)", "amin": "tl.min(x, axis=0)", "tanh": "libdevice.tanh(x)", "reciprocal": "1 / x",
     "pow": "tl.exp2(y * tl.log2(x))", "silu": "x * tl.sigmoid(x)", "transpose": "tl.trans(x)",
     "logical_and": "x & y", "logical_or": "x | y", "logical_not": "~x",
+    "float": "x.to(tl.float32)", "half": "x.to(tl.float16)", "int": "x.to(tl.int32)", "long": "x.to(tl.int64)",
 }  # fmt: skip
 #: What has the same name there.
 _SAME = """

@@ -14,6 +14,7 @@ from shlex import quote
 
 from academy.book import exercise_files, layout
 from academy.command.trouble import STATUS
+from academy.files import cache
 from academy.files.textfiles import read_text, write_text
 
 #: The first line of a file that `start` writes: `check` reads from it which exercise the file is for.
@@ -54,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     check = command("check", _check, about, "FILE", "your file")
     check.add_argument("--seed", type=int, help="draw the same values again: a failed check names this number")
     hint = command("hint", _hint, "show a hint", "NAME", "as `list` shows it")
-    hint.add_argument("number", type=int, nargs="?", default=1, help="which one (default: the first)")
+    hint.add_argument("number", type=int, nargs="?", help="which one (default: the one after that which you saw last)")
     return parser
 
 
@@ -82,6 +83,7 @@ def _start(parsed: argparse.Namespace) -> int:
         write_text(path, f"{MARK}{exercise.name}\n#\n{comment}\n\n{exercise.starter}", replace=False)
     except FileExistsError:
         raise ValueError(f"{path} already exists, so nothing was written (to write elsewhere: --to FILE)") from None
+    cache.put("hint", [exercise.name], 0)
     print(f"{asked}\n\nWrote {path}. Change it, then: academy exercise check {quote(str(path))}")
     return 0
 
@@ -111,10 +113,14 @@ def _check(parsed: argparse.Namespace) -> int:
 
 def _hint(parsed: argparse.Namespace) -> int:
     exercise = exercise_files.named(parsed.name)
-    count = len(exercise.hints)
-    if not 1 <= parsed.number <= count:
-        raise ValueError(f"{exercise.name} has hints 1 to {count}, not {parsed.number}")
-    print(f"Hint {parsed.number} of {count}: {exercise.hints[parsed.number - 1]}")
-    if parsed.number < count:
-        print(f"The next one: academy exercise hint {exercise.name} {parsed.number + 1}")
+    count, seen = len(exercise.hints), cache.get("hint", [exercise.name]) or 0
+    number = min(seen + 1, count) if parsed.number is None else parsed.number
+    if not 1 <= number <= count:
+        raise ValueError(f"{exercise.name} has hints 1 to {count}, not {number}")
+    cache.put("hint", [exercise.name], number)
+    print(f"Hint {number} of {count}: {exercise.hints[number - 1]}")
+    if number < count:
+        print(f"The next one: academy exercise hint {exercise.name}")
+    elif parsed.number is None and seen >= count:
+        print("There are no more. The solution stands on the exercise's page, folded.")
     return 0

@@ -11,20 +11,24 @@ import contextlib
 import functools
 import linecache
 import math
+import re
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from academy.runtime import device
 
 import numpy as np
 import torch
+import triton
 import triton.language as tl
 
 from academy.command import misspelt, trouble
+from academy.compiler import errors
 from academy.exercises import provenance
 from academy.exercises.loop_limit import Endless
 from academy.gluon.watching import GluonError, schedule
@@ -33,6 +37,7 @@ from academy.traces.memory import Backend
 from academy.traces.observer import Launch as Observed
 from academy.traces.observer import Observer, OutOfBounds, Touch
 from academy.traces.watched_memory import WatchedMemory
+from academy.interpreter import mistakes
 from academy.interpreter.internals import interpreter
 
 #: Statements of one program after which a loop counts as endless.
@@ -376,8 +381,10 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
     return first, line
 
 
+_TRITON = str(Path(triton.__file__).parent)
 _DOT = ": tl.dot multiplies a block of shape (M, K) by one of (K, N)"
-#: A piece of an error's text -> what it means.
+#: A pattern of an error's text and of the functions that it came through -> what it means. What the compiler says as
+#: well is in `errors`.
 _ADVICE = {
     "must have equal ranks": _DOT,
     "must have equal reduction dimensions": _DOT,
@@ -385,8 +392,17 @@ _ADVICE = {
     "is None for what needs none",
     "not have been used in the graph": " Has backward returned None for it? Each argument of forward has its "
     "gradient, in their order",
-    "Cannot make_shape_compatible": ". From the last axis on, two blocks must have the same size, or one of them 1: "
-    "x[:, None] and x[None, :] add an axis of size 1",
+    "Cannot (make_shape_compatible|broadcast)|remapped shapes": ". From the last axis on, two blocks must have the "
+    "same size, or one of them 1: x[:, None] and x[None, :] add an axis of size 1",
+    "cannot add pointers": ": add whole numbers to an address, and load what is there: tl.load(x_ptr + offsets)",
+    "IncompatibleTypeErrorImpl|unary invert": ": & | ^ ~ are for masks and whole numbers, and tl.where(mask, x, 0.0) "
+    "keeps some lanes of a block",
+    "out of bounds for shape": ": axes are counted from 0, so a block of one axis has axis 0 alone",
+    "'range' object has no attribute": ": a block of numbers is tl.arange(0, BLOCK), and range is for loops",
+    r"'int' object is not iterable.*\b(zeros|full)\b": ": a shape is a tuple, as in (BLOCK,)",
+    "unhashable type: 'tensor'": ": how large a block is must be known beforehand: declare it as BLOCK: tl.constexpr",
+    "cannot convert .* to tensor|'(list|tuple|str|NoneType)' object has no attribute '(d?type)'": ": a kernel's "
+    "arguments are tensors and numbers, and so is what it computes with",
 }
 
 
@@ -396,5 +412,12 @@ def in_words(error: BaseException) -> str:
     functions = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     if functions and functions[-1] == "flip" and "NoneType" in text:
         return "TypeError: tl.flip needs to know along which axis: tl.flip(x, 0)"
-    advice = next((said for piece, said in _ADVICE.items() if piece in text), "")
-    return f"{text}{misspelt.suggestion(error)}{advice}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames and frames[-1].filename == mistakes.__file__:  # in words already
+        return text
+    line = next((frame.line or "" for frame in reversed(frames) if not frame.filename.startswith(_TRITON)), "")
+    called, _ = errors.of_call(text, line)
+    text = text.replace("_patch_attr.<locals>.new_member", f"tl.{called}" if called else "a function of tl")
+    advice = next((said for piece, said in _ADVICE.items() if re.search(piece, f"{text} {functions}")), "")
+    advice = misspelt.suggestion(error) + advice or errors.advice(text, line)
+    return f"{text}{'' if advice[:1] in ('', '.', ':', ' ') else ': '}{advice}"

@@ -96,6 +96,7 @@ def repair_messages() -> None:
     @functools.wraps(original)
     def launch(self, *args, **kwargs):
         self.grid = _grid(self, args, kwargs)
+        mistakes.running.append(self.fn.__name__)
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "All-NaN slice encountered", RuntimeWarning)
@@ -103,6 +104,8 @@ def repair_messages() -> None:
         except interpreter.InterpreterError as error:
             error.add_note(_failure(error, self.fn))
             raise
+        finally:
+            mistakes.running.pop()
 
     interpreter.GridExecutor.__call__ = launch
 

@@ -19,13 +19,18 @@ from triton.runtime import interpreter
 from academy.command import grids, misspelt
 
 _TRITON = str(Path(triton.__file__).parent)
+_EXAMPLES = {
+    "load": "tl.load(x_ptr + offsets, mask=mask)",
+    "store": "tl.store(out_ptr + offsets, x, mask=mask)",
+}
 _POINTER = "a pointer is an address, not the number there: tl.load reads it, as in tl.load(x_ptr + offsets, mask=mask)"
 
 
 def install() -> None:
     _refuse_indices()
     _refuse_pointers()
-    _refuse_numbers_as_addresses()
+    _refuse_wrong_accesses()
+    _refuse_calls_without_a_grid()
     _refuse_blocks_in_conditions()
     _refuse_dtypes_of_torch()
     _refuse_functions_of_torch()
@@ -82,7 +87,8 @@ def _refuse_pointers() -> None:
         try:
             return original_check(self, *args, **kwargs)
         except semantic.IncompatibleTypeErrorImpl as error:
-            raise TypeError(f"{error.message}: {_POINTER}") from None
+            whole = "; offsets are whole numbers, so write a // b, not a / b" if "float" in error.message else ""
+            raise TypeError(f"{error.message}: {_POINTER}{whole}") from None
 
     @functools.wraps(original_store)
     def store(self, ptr, val, *args, **kwargs):
@@ -93,25 +99,57 @@ def _refuse_pointers() -> None:
     owner.check_ptr_type_impl, owner.store = check, store
 
 
-def _refuse_numbers_as_addresses() -> None:
-    """`tl.load(alpha)` of a number that the kernel was given, or has loaded already."""
+def _refuse_wrong_accesses() -> None:
+    """`tl.load(alpha)` of a number that the kernel was given, or has loaded already; a mask or a block beside a single
+    address; a mask that is a number, as in `tl.load(x_ptr + offsets, n)`."""
     owner = semantic.TritonSemantic
 
     def taken(name: str, original):
         @functools.wraps(original)
         def method(self, ptr, *args, **kwargs):
-            if isinstance(ptr, (bool, int, float)) or isinstance(ptr, tl.tensor) and not ptr.dtype.scalar.is_ptr():
-                what = f"{ptr.type}" if isinstance(ptr, tl.tensor) else f"the number {ptr}"
+            no_tensor = (bool, int, float, str, list, tuple, type(None))
+            if isinstance(ptr, no_tensor) or isinstance(ptr, tl.tensor) and not ptr.dtype.scalar.is_ptr():
+                what = f"{ptr.type}" if isinstance(ptr, tl.tensor) else f"{ptr!r}"
                 raise TypeError(
                     f"tl.{name} takes addresses, such as x_ptr + offsets, and got {what}. What a kernel was given as a "
                     "number, or has loaded already, is used as it is"
+                )
+            given = dict(zip(("mask", "other") if name == "load" else ("value", "mask"), args))
+            blocks = [word for word, value in given.items() if isinstance(value, tl.tensor) and value.type.is_block()]
+            if blocks and ptr.type.is_ptr() and not ptr.type.element_ty.is_block():
+                raise ValueError(
+                    f"this tl.{name} has one address, and its {blocks[0]} is a block: add offsets to the pointer, as "
+                    f"in {_EXAMPLES.get(name, _EXAMPLES['store']).replace('store', name)}"
+                )
+            mask = given.get("mask")
+            if isinstance(mask, tl.tensor) and not mask.dtype.scalar.is_bool():
+                raise TypeError(
+                    f"the mask of this tl.{name} is {mask.type}, and a mask is True or False for each lane, as "
+                    "offsets < n is"
                 )
             return original(self, ptr, *args, **kwargs)
 
         return method
 
-    for name in ("load", "store"):
+    for name in ("load", "store", *(f"atomic_{each}" for each in "add and max min or xchg xor".split())):
         setattr(owner, name, taken(name, getattr(owner, name)))
+
+
+#: Launches that are going on.
+running: list[str] = []
+
+
+def _refuse_calls_without_a_grid() -> None:
+    """`kernel(x, n)`, which the interpreter runs as if another kernel had called it, and leaves `tl` changed."""
+    original = interpreter.InterpretedFunction.__call__
+
+    @functools.wraps(original)
+    def call(self, *args, **kwargs):
+        if not running:
+            raise TypeError(f"a launch says how many programs run: {self.__name__}[(programs,)](…)")
+        return original(self, *args, **kwargs)
+
+    interpreter.InterpretedFunction.__call__ = call
 
 
 def _refuse_blocks_in_conditions() -> None:
@@ -149,9 +187,10 @@ def _refuse_dtypes_of_torch() -> None:
 def _with_own_dtype(original, place: int):
     @functools.wraps(original)
     def method(self, *args, **kwargs):
-        if len(args) > place and isinstance(args[place], torch.dtype):
-            name = str(args[place]).removeprefix("torch.")
-            raise TypeError(f"kernels have dtypes of their own: write tl.{name}, not torch.{name}")
+        if len(args) > place and isinstance(args[place], (torch.dtype, str, type)):
+            given = getattr(args[place], "__name__", str(args[place]))
+            name = {"float": "float32", "int": "int32", "bool": "int1"}.get(given, given.removeprefix("torch."))
+            raise TypeError(f"kernels have dtypes of their own: write tl.{name}, not {given}")
         return original(self, *args, **kwargs)
 
     return method

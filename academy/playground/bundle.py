@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from academy.book.layout import ROOT
+from academy.compiler import errors
 from academy.files import cache, dependencies
 from academy.files.vendored import sha256
 from academy.playground.vendor import FOLDER as VENDOR
@@ -98,6 +99,8 @@ def academy(root: Path) -> bytes:
     entries |= {f"torch/{path.name}": path.read_bytes() for path in sorted((RUNTIME / "torch").glob("*.py"))}
     entries["triton/_C/__init__.py"] = b""
     entries["triton/_C/libtriton.py"] = (RUNTIME / "libtriton.py").read_bytes()
+    entries["academy/compiler/errors.py"] = (root / "academy/compiler/errors.py").read_bytes()
+    entries["academy/compiler/advice.json"] = json.dumps(errors.instead(), ensure_ascii=False).encode()
     for folder in ("playground", "compiler", "compiler/rules"):
         entries[f"academy/{folder}/__init__.py"] = b""
     return _packed(tuple(entries.items()))

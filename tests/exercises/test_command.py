@@ -8,6 +8,7 @@ import pytest
 from academy import cli
 from academy.book import exercise_files
 from academy.book.learning_path import LearningPath
+from academy.exercises.limited import SHOWN
 
 
 def run(capsys, *arguments):
@@ -70,15 +71,28 @@ def test_check_names_file_and_line(capsys, tmp_path):
 
 
 def test_hints_come_one_by_one(capsys):
-    first = run(capsys, "hint", "reverse")[1]
-    assert first.startswith("Hint 1 of 3: ") and "hint first_kernel/reverse 2" in first
-    assert "The next one" not in run(capsys, "hint", "reverse", 3)[1]
+    first = run(capsys, "hint", "reverse", 1)[1]
+    assert first.startswith("Hint 1 of 3: ") and "The next one: academy exercise hint first_kernel/reverse\n" in first
+    second, third, again = (run(capsys, "hint", "reverse")[1] for _ in range(3))
+    assert second.startswith("Hint 2 of 3: ") and third.startswith("Hint 3 of 3: ") and "The next one" not in third
+    assert again == f"{third}There are no more. The solution stands on the exercise's page, folded.\n"
+
+
+def test_a_print_in_every_program_shows_the_first_and_the_last_lines(capfd, tmp_path):
+    path = tmp_path / "reverse.py"
+    text = exercise_files.named("reverse").solution.replace("n - 1 - offsets", "n - offsets")
+    path.write_text(text.replace("    mask =", "    for i in range(60):\n        print('i is', i)\n    mask ="))
+    assert cli.main(["exercise", "check", str(path)]) == 1
+    printed = [line for line in capfd.readouterr().out.split("\n") if line.startswith(("i is", "…"))]
+    assert len(printed) <= 2 * SHOWN + 1 and "0" in printed[0] and "59" in printed[-1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("start", "nothing"), "there is no exercise 'nothing'"),
+        (("start", "nothing"), "there is no exercise 'nothing': academy exercise list"),
+        (("start", "revers"), "there is no exercise 'revers'. Did you mean reverse?"),
+        (("hint", "first_kernel/revrese"), "Did you mean first_kernel/reverse?"),
         (("hint", "reverse", 7), "has hints 1 to 3, not 7"),
         (("check", "nowhere.py"), "No such file"),
     ],

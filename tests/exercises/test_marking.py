@@ -181,6 +181,7 @@ def test_a_result_of_a_common_mistake_is_told_as_that(checks, tmp_path):
 
 
 GRID = "(triton.cdiv(x.numel(), BLOCK),)"
+STORE = "tl.store(out_ptr + offsets, x, mask=mask)"
 #: An exercise, an edit of its solution, and what is said of that: `*` stands for anything.
 SAID = [
     ("selection/folded_heads", ("tl.where(z <= 0.0, 0.0, z)", "tl.maximum(z, 0.0)"),
@@ -225,6 +226,37 @@ SAID = [
      "name 'z' is not defined. The names of this function are x_ptr, out_ptr, n, BLOCK, offsets, mask, x"),
     ("first_kernel/reverse", ("out_ptr + offsets, x,", "out_ptr + offsets, torch.relu(x),"), "tl.maximum(x, 0.0)"),
     ("first_kernel/reverse", ("tl.store(out_ptr + offsets, x, mask=mask)", "y = x +"), "syntax, in `y = x +`"),
+    ("first_kernel/reverse", (GRID, "", "[]", ""), "a launch says how many programs run: reverse_kernel[(programs,)]"),
+    # what Triton says in words of its own
+    *(("first_kernel/reverse", (STORE, f"{new}\n    {STORE}"), said) for new, said in (
+        ("tl.load(x_ptr, mask)", "its mask is a block: add offsets to the pointer, as in tl.load(x_ptr + offsets"),
+        ("tl.store(out_ptr, x)", "its value is a block: add offsets to the pointer, as in tl.store(out_ptr + offsets"),
+        ("tl.atomic_add(out_ptr, x)", "as in tl.atomic_add(out_ptr + offsets"),
+        ("tl.load(x_ptr + offsets, n)", "the mask of this tl.load is int32, and a mask is True or False"),
+        ("tl.store(out_ptr + offsets, x, mask=offsets)", "the mask of this tl.store is"),
+        ("tl.store(out_ptr + offsets, x[None, :], mask=mask)", "add offsets along each axis of what is stored"),
+        ("tl.atomic_add(out_ptr + offsets, tl.arange(0, 2))", "two blocks must have the same size"),
+        ("tl.load(x_ptr + offsets, other=0.0)", "give the mask too"),
+        ("tl.load(x_ptr, offsets, mask=mask)", "Here mask is given by its place and by its name"),
+        ("tl.load(x_ptr, masks=mask)", "did you mean mask?"),
+        ("tl.load(x_ptr, default=0.0)", "tl.load takes pointer, mask, other, "),
+        ("tl.store(out_ptr + offsets)", "TypeError: tl.store() missing *: tl.store takes pointer, value, mask"),
+        ("tl.load(None)", "tl.load takes addresses, such as x_ptr + offsets, and got None"),
+        ("x_ptr + out_ptr", "add whole numbers to an address"),
+        ("tl.load(x_ptr + offsets / 2)", "offsets are whole numbers, so write a // b"),
+        ("tl.arange(0, 3)", "round up with triton.next_power_of_2(n)"),
+        ("range(0, BLOCK) + n", "a block of numbers is tl.arange(0, BLOCK)"),
+        ("tl.zeros(BLOCK, tl.float32)", "a shape is a tuple, as in (BLOCK,)"),
+        ("tl.zeros((n,), tl.float32)", "declare it as BLOCK: tl.constexpr"),
+        ("tl.sum(x, axis=1)", "a block of one axis has axis 0 alone"),
+        ("tl.exp(offsets)", "convert first: x.to(tl.float32)"),
+        ("x.mean()", "In a kernel that is tl.sum(x, axis=0) / n"),
+        ("x.to('float32')", "write tl.float32, not float32"),
+        ("x & mask", "& | ^ ~ are for masks and whole numbers"),
+        ("print(x)", 'a text, and then what is to be shown: print("x", x)'),
+        ("print('x', x, sep='')", 'what is to be shown: print("x", x)'),
+        ("tl.device_print(x)", 'what is to be shown: tl.device_print("x", x)'),
+    )),
 ]  # fmt: skip
 
 

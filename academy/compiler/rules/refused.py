@@ -208,9 +208,7 @@ class _Kernel:
             return f"the compiler doesn't know Python's {name}(): {_FUNCTIONS[name]}"
         if name in ("int", "float") and any(map(self._at_runtime, node.args)):
             return f"{name}() is for numbers that are known beforehand: write x.to(tl.{name}32)"
-        if name == "print" and node.args and not isinstance(node.args[0], (ast.Constant, ast.JoinedStr)):
-            return 'print begins with a text in a kernel: print("x", x)'
-        return ""
+        return _printed(name, node) if name == "print" else ""
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> str:
         owner = function.value
@@ -218,6 +216,8 @@ class _Kernel:
             return "a kernel has no text to work with: put it together on the host"
         if isinstance(owner, ast.Name) and owner.id in self.local and function.attr in _OF_LISTS:
             return f"a kernel's lists can't change: {_RUNNING}"
+        if ast.unparse(function) == "tl.device_print":
+            return _printed("tl.device_print", node)
         if self._module(owner) in ("math", "random") and any(map(self._at_runtime, node.args)):
             return f"{ast.unparse(function)} takes one number of Python: write tl.{function.attr}(x), if there is one"
         return ""
@@ -333,6 +333,15 @@ class _Kernel:
         """Whether a condition is about constexpr arguments, so that one branch may never be compiled."""
         names = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)} & self.local
         return bool(names) and not names & (self.runtime | self.counters)
+
+
+def _printed(name: str, node: ast.Call) -> str:
+    """What is wrong with a `print`, which Triton takes for `tl.device_print`."""
+    text = bool(node.args) and isinstance(node.args[0], (ast.Constant, ast.JoinedStr))
+    if text and (name != "print" or not node.keywords):
+        return ""
+    given = [ast.unparse(each) for each in node.args[text:]] or ["x"]
+    return f'on a GPU a print is a text, and then what is to be shown: {name}("{given[0]}", {", ".join(given)})'
 
 
 def _is_tritons(function: ast.FunctionDef) -> bool:
