@@ -86,7 +86,7 @@ ARROWS: dict[str, set[str]] = {
         "runtime",
         "traces",
     },
-    "playground": {"book", "command", "exact", "exercises", "files", "interpreter", "runtime", "traces"},
+    "playground": {"book", "command", "compiler", "exact", "exercises", "files", "interpreter", "runtime", "traces"},
     "site": {"book", "command", "compiler", "files", "formulas", "playground", "results", "traces"},
 }
 

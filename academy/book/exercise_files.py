@@ -10,7 +10,6 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from academy.book import layout
-from academy.command import misspelt
 
 #: The folder that holds `exercises` and the learning path: the repository, or what an installed package brings along.
 ROOT = layout.ROOT
@@ -135,11 +134,5 @@ def named(name: str, root: Path = ROOT) -> Exercise:
     found = [path for path in layout.exercises(root) if name in (path.stem, f"{path.parent.name}/{path.stem}")]
     if len(found) != 1:
         stages = " or ".join(f"{path.parent.name}/{path.stem}" for path in found)
-        raise ValueError(f"write {stages}" if found else f"there is no exercise {name!r}{_near(name, root)}")
+        raise ValueError(f"write {stages}" if found else f"there is no exercise {name!r}: academy exercise list")
     return read(found[0])
-
-
-def _near(name: str, root: Path) -> str:
-    names = {path.stem if "/" not in name else f"{path.parent.name}/{path.stem}" for path in layout.exercises(root)}
-    meant = misspelt.near(name, names)
-    return f". Did you mean {meant}?" if meant else ": academy exercise list"

@@ -13,6 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from academy.book import exercise_files, layout
+from academy.command import misspelt
 from academy.command.trouble import STATUS
 from academy.files import cache
 from academy.files.textfiles import read_text, write_text
@@ -59,6 +60,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _named(name: str) -> exercise_files.Exercise:
+    """Raises ValueError, with the name that was meant, if there is one near."""
+    try:
+        return exercise_files.named(name)
+    except ValueError as error:
+        full = [f"{path.parent.name}/{path.stem}" for path in layout.exercises(exercise_files.ROOT)]
+        near = misspelt.near(name, full if "/" in name else [each.partition("/")[2] for each in full])
+        if not near or "there is no" not in str(error):
+            raise
+        raise ValueError(f"there is no exercise {name!r}. Did you mean {near}?") from None
+
+
 def _list(_: argparse.Namespace) -> int:
     from academy.book.learning_path import LearningPath
 
@@ -74,7 +87,7 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _start(parsed: argparse.Namespace) -> int:
-    exercise = exercise_files.named(parsed.name)
+    exercise = _named(parsed.name)
     path = parsed.to or Path(f"{exercise.path.stem}.py")
     asked = re.sub(r"\n*^\[\[figure: .*\]\]$", "", exercise.question, flags=re.M).strip()  # the page shows pictures
     question = f"{exercise.title}\n\n{asked}\n\nCheck it with `academy exercise check {quote(str(path))}`."
@@ -92,7 +105,7 @@ def _check(parsed: argparse.Namespace) -> int:
     path = Path(parsed.file)
     text = read_text(path)
     named = re.match(rf"{MARK}(\S+)", text)
-    name = exercise_files.named(named[1] if named else path.stem).name
+    name = _named(named[1] if named else path.stem).name
     from academy.runtime import device
 
     if not device.INTERPRET:  # first in the interpreter, which sees what a GPU hides, in a process of its own
@@ -112,7 +125,7 @@ def _check(parsed: argparse.Namespace) -> int:
 
 
 def _hint(parsed: argparse.Namespace) -> int:
-    exercise = exercise_files.named(parsed.name)
+    exercise = _named(parsed.name)
     count, seen = len(exercise.hints), cache.get("hint", [exercise.name]) or 0
     number = min(seen + 1, count) if parsed.number is None else parsed.number
     if not 1 <= number <= count:

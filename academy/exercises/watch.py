@@ -17,14 +17,12 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from academy.runtime import device
 
 import numpy as np
 import torch
-import triton
 import triton.language as tl
 
 from academy.command import misspelt, trouble
@@ -381,7 +379,6 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
     return first, line
 
 
-_TRITON = str(Path(triton.__file__).parent)
 _DOT = ": tl.dot multiplies a block of shape (M, K) by one of (K, N)"
 #: A pattern of an error's text and of the functions that it came through -> what it means. What the compiler says as
 #: well is in `errors`.
@@ -415,7 +412,7 @@ def in_words(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if frames and frames[-1].filename == mistakes.__file__:  # in words already
         return text
-    line = next((frame.line or "" for frame in reversed(frames) if not frame.filename.startswith(_TRITON)), "")
+    line = next((frame.line or "" for frame in reversed(frames) if not frame.filename.startswith(mistakes.TRITON)), "")
     called, _ = errors.of_call(text, line)
     text = text.replace("_patch_attr.<locals>.new_member", f"tl.{called}" if called else "a function of tl")
     advice = next((said for piece, said in _ADVICE.items() if re.search(piece, f"{text} {functions}")), "")

@@ -18,7 +18,7 @@ from triton.runtime import interpreter
 
 from academy.command import grids, misspelt
 
-_TRITON = str(Path(triton.__file__).parent)
+TRITON = str(Path(triton.__file__).parent)
 _EXAMPLES = {
     "load": "tl.load(x_ptr + offsets, mask=mask)",
     "store": "tl.store(out_ptr + offsets, x, mask=mask)",
@@ -164,7 +164,7 @@ def _refuse_blocks_in_conditions() -> None:
             # There a tensor is an object, and `if other` asks whether one was given: a single 0.0 counts, too.
             if sys._getframe(1).f_code.co_filename == semantic.__file__:
                 return True
-            if self.handle.data.size > 1 and not sys._getframe(1).f_code.co_filename.startswith(_TRITON):
+            if self.handle.data.size > 1 and not sys._getframe(1).f_code.co_filename.startswith(TRITON):
                 raise ValueError(
                     "a condition is one truth value, and this is a block of them: tl.where(condition, a, b) chooses "
                     "for each lane, as tl.minimum and tl.maximum do, and a mask switches lanes of a load or a store "
