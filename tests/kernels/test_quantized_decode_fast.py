@@ -48,14 +48,13 @@ def formats(module):
 
 
 def every_code(module):
-    """One key for each code, in each place of a unit, beside nothing else."""
-    for kind, codes in ((torch.uint8, 16), (torch.int8, 256)):
-        given = bf16(kind, kind, B=codes, H=1, Hk=1, lengths=(1,) * codes, page_size=1)
-        at = torch.arange(codes, dtype=torch.uint8, device=DEVICE)
+    """Each byte in each place of a unit, in a key and a value beside another."""
+    for kind in FORMATS:
+        given = bf16(kind, kind, B=256, H=1, Hk=1, lengths=(2,) * 256, page_size=2)
+        at = torch.arange(256, device=DEVICE)[:, None] + 37 * torch.arange(given["k_cache"].shape[-1], device=DEVICE)
         for name in ("k_cache", "v_cache"):
-            of_code = (at * 17 if kind == torch.uint8 else at)[:, None].expand(codes, given[name].shape[-1])
-            given[name].view(torch.uint8)[given["block_table"][:, 0].long(), 0, 0] = of_code
-        right(small(module), given, num_splits=1)
+            given[name].view(torch.uint8)[given["block_table"][:, 0].long(), 0, 0] = (at % 256).to(torch.uint8)
+        right(small(module), given, num_splits=1, scale=0.1)
 
 
 def strides(module):
@@ -103,7 +102,8 @@ MUTANTS = [
     (not_finite, Mutant("a step that isn't finite weighs nothing", "tl.fma(k_offset, 0.0, tl.fma(v_offset, 0.0, v_step))", "v_step")),
     (beside_the_cache, Mutant("a page of NaN is zero", 's = tl.where(inside[None, :], s, float("nan"))', "s = s + 0.0")),
     (beside_the_cache, Mutant("a length that isn't there", 'lse = tl.where(possible, lse, float("nan"))', "lse = lse + 0.0")),
-    (strides, Mutant("bytes that don't make whole units", "cache.storage_offset(), ", "")),
+    (every_code, Mutant("the places of a unit in another order", "units >> 8 if i >= 2 else units", "units >> 8 if i < 2 else units")),
+    (strides, Mutant("strides of the first head", "step = tl.load(at, mask", "step = tl.load(at - tl.cast(hk, tl.int64) * stride_h, mask")),
     (rotated, Mutant("signs with gaps", "signs = signs.contiguous()", "signs = signs[:]")),
 ]  # fmt: skip
 
@@ -131,6 +131,10 @@ LEFT = dict(
     channels=lambda: (channels_of(bf16(), 3), dict(granularity="channel")),
     float16=lambda: (inputs(dtype=torch.float16), {}),
     half_a_unit=lambda: (bf16(D=6), {}),
+    odd_address=lambda: (
+        {n: torch.cat([x[..., :1], x, x[..., :1]], -1)[..., 1:-1] if "cache" in n else x for n, x in bf16().items()},
+        {},
+    ),
     gaps=lambda: ({n: torch.stack([x, x], -1)[..., 0] if "cache" in n else x for n, x in bf16().items()}, {}),
 )
 
