@@ -242,7 +242,7 @@ def mla_decode_forward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_S=BLOCK_S)
     (B, T, H, W), capacity = q.shape, capacity_of(cache, block_table)
-    M, N, num_warps, num_stages = decode_tiles(B, T * H, capacity, rank, q.dtype, q.device.index)
+    M, N, num_warps, num_stages = decode_tiles(B, T * H, capacity, num_splits, rank, q.dtype, q.device.index)
     BLOCK_M, BLOCK_N, wide = BLOCK_M or M, BLOCK_N or N, widths(W, rank)
     programs = B * triton.cdiv(T * H, BLOCK_M)
     num_splits = latent_splits(programs, capacity, BLOCK_N, num_warps) if num_splits is None else num_splits

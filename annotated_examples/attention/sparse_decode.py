@@ -168,7 +168,7 @@ def sparse_decode_forward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_S=BLOCK_S)
     (B, T, H, W), K = q.shape, slots.shape[2]
-    M, N, num_warps, num_stages = decode_tiles(B * T, H, K, rank, q.dtype, q.device.index)
+    M, N, num_warps, num_stages = decode_tiles(B * T, H, K, num_splits, rank, q.dtype, q.device.index)
     BLOCK_M, BLOCK_N, wide = BLOCK_M or M, BLOCK_N or N, widths(W, rank)
     programs = B * T * triton.cdiv(H, BLOCK_M)
     num_splits = latent_splits(programs, K, BLOCK_N, num_warps) if num_splits is None else num_splits

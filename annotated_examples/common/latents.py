@@ -99,10 +99,11 @@ def latent_splits(programs, keys, BLOCK_N, num_warps):
 
 
 # A short list of one token makes less than half as many programs, even in parts of a single tile. With 16 heads in a
-# tile there are four times as many.
-def decode_tiles(lists, rows, keys, rank, dtype, index):
+# tile there are four times as many. Who says how many parts there are wants the same bits in any batch, and gets the
+# same tiles in any: another size adds up in another order.
+def decode_tiles(lists, rows, keys, num_splits, rank, dtype, index):
     """As `default_tiles`, for so many lists of keys, each for so many rows of queries."""
-    few = 2 * lists * triton.cdiv(rows, 64) * triton.cdiv(keys, 64) < SMS
+    few = num_splits is None and 2 * lists * triton.cdiv(rows, 64) * triton.cdiv(keys, 64) < SMS
     return default_tiles(min(rows, 16) if few else rows, rank, dtype, index)
 
 

@@ -12,6 +12,7 @@ from academy.judge import accuracy
 from academy.judge.fences import far_apart
 from annotated_examples.attention import mla_decode as module
 from annotated_examples.attention import sparse_decode
+from annotated_examples.common import latents
 from annotated_examples.common import paged as paged_cache
 from tests.kernels import harness, test_quantized_decode, test_sparse_decode
 from tests.kernels.attention_cases import converted
@@ -198,6 +199,13 @@ def test_the_same_bits_each_time(times):
 def test_lengths_of_a_real_call(T, H, dtype):
     given = paged(inputs(3, T, H, 3000, 64, rank=512, lengths=[3000, 0, 1777], dtype=dtype), 64)
     right(module.mla_decode, given, 192**-0.5, 512)
+
+
+@pytest.mark.parametrize("rows", [8, 128, 1024])
+def test_tiles_with_a_given_number_of_parts(rows):
+    """They are the same in any batch, or else sums over columns aren't. (Only a card has another order for each.)"""
+    tiles = {latents.decode_tiles(B, rows, 2048, 4, 512, torch.bfloat16, None) for B in (1, 8, 1024)}
+    assert len(tiles) == 1
 
 
 @pytest.mark.gpu
