@@ -23,7 +23,8 @@ While an H200 reads four-bit codes at full speed, it has time for about four ins
 conversion of codes, and not the memory, may set the limit. On an H200 64 sequences of 4096 tokens take
 [[bench: quantized_decode:int8/64x32x8x4096x128/forward/lesson.ms]] with eight bits. PyTorch, which decodes the cache
 first, takes [[bench: quantized_decode:int8/64x32x8x4096x128/forward/PyTorch, decoded first.ms]], compiled
-[[bench: quantized_decode:int8/64x32x8x4096x128/forward/torch.compile.ms]]. Four bits haven't been measured yet.
+[[bench: quantized_decode:int8/64x32x8x4096x128/forward/torch.compile.ms]]. Four bits take
+[[bench: quantized_decode:int4/64x32x8x4096x128/forward/lesson.ms]].
 
 **Where it falls behind.** [Decode](decode.py) reads a cache of bfloat16 with these sizes in
 [[bench: decode/64x32x8x4096x128/forward/ms]]. So here half the bytes are no gain in time but in memory. In
