@@ -18,7 +18,7 @@ bits](../attention/quantized_cache.py), whose [codes are read as they are](../at
     python annotated_examples/capstone/generate.py --prompt "# A" --prompt "The kernel " --mixer latent
     python annotated_examples/capstone/generate.py --bits 4
 
-The script trains the small model for a minute, writes, and says how many tokens that is a second. With 125 million
+The script trains the small model for 60 steps, writes, and says how many tokens that is a second. With 125 million
 parameters on a card, prompts of 512 tokens and 128 new ones:
 
 [[experiment: capstone_generate]]
@@ -44,10 +44,11 @@ that are nearly equal change places, one token is another one, and everything af
 Norms, rotations, the gate of the unit and codes with a step for each token look at their own row only. So a text has
 the same bits of each logit alone, in any company, and in pages or not. The price is said in the last column: more
 launches, and tiles that fit few rows in the prefill of many. It doesn't hold for experts, whose product is tuned for
-the rows that each expert gets, nor for products in eight bits with `linear="tensor"`: there one scale is that of the
-whole batch. Keys with [a step for each channel](../attention/quantized_cache.py) aren't kept here: there a token's
-codes depend on its neighbours in the page, and so on the size of pages. And it doesn't hold between the two phases. A
-token's logits in the prefill and those of the same token, decoded, differ by rounding.
+the rows that each expert gets, nor for products in eight bits: [past 64 rows](../fast/scaled_matmul.py) another kernel
+makes them, and with `linear="tensor"` one scale is that of the whole batch. Keys with [a step for each
+channel](../attention/quantized_cache.py) aren't kept here: there a token's codes depend on its neighbours in the page,
+and so on the size of pages. And it doesn't hold between the two phases. A token's logits in the prefill and those of
+the same token, decoded, differ by rounding.
 
 **With few bits it is another text.** A prompt is attended to with its keys and values as they are, and written as codes
 meanwhile. From the first token that is decoded on, everything is read from codes. One token that differs changes all

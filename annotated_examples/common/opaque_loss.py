@@ -32,8 +32,8 @@ def empty_backward(dloss, x, weight, labels, bias, *rest, needs):
     return [value.new_empty(value.shape) for value, need in zip((x, weight, bias), needs) if need]
 
 
-# An operator takes tensors and numbers, and returns new tensors. So `n_items` has to be a tensor, and a gradient that
-# isn't wanted is left out of the list.
+# An argument of an operator has one type, and its results are new tensors. So `n_items`, elsewhere a number or a
+# tensor, has to be a tensor, and a gradient that isn't wanted is left out of the list.
 def opaque_loss(launch_forward, launch_backward):
     """The two launchers of a loss of `x`, `weight` and `bias`, as custom operators for compiled models."""
 

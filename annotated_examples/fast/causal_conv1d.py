@@ -111,8 +111,8 @@ def taps(window, u: tl.constexpr, weights, bias, W: tl.constexpr):
 # The sigmoid, $1 / (1 + e^{-z})$. The card has no instruction for a quotient: a division for numbers of every size
 # takes eight or so. It has one for a reciprocal, which may be wrong in the last bit: `libdevice.fast_dividef` makes a
 # quotient from that. And where `tl.exp` takes care of results that are too small for an ordinary float32, `tl.exp2`
-# makes them 0. All that is too little to be seen in 16 bits. In float32 far below zero [it can be
-# seen](../common/exponential.py).
+# makes them 0. In 16 bits that is too little to be seen, except that below −87 a bfloat16 of 10⁻³⁶ or less becomes 0.
+# In float32 far below zero [it can be seen](../common/exponential.py).
 @triton.jit
 def sigmoid(z, dtype: tl.constexpr):
     if dtype == tl.float32:

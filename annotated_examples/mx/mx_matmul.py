@@ -18,7 +18,7 @@ denser near zero, where most weights are.
 
 **What it costs.** With `N = K = 8192` the weights are 33.6 MB, their scales 2.1 MB; in bfloat16 they would be 134 MB. A
 byte holds two weights, each for `2 · M` operations: `4 · M` for a byte. An H200 does about 200 operations in the time
-in which it reads a byte, so up to about fifty rows memory is the limit. Decoding takes some ten integer operations for
+in which it reads a byte, so up to about fifty rows memory is the limit. Decoding takes some thirteen instructions for
 each weight and tile of rows. The ordinary cores have to do those, and with few rows they take most of the time:
 [the fast version](../fast/mx_matmul.py) needs fewer.
 
