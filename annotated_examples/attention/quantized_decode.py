@@ -20,14 +20,16 @@ $z$ is 8, which centres codes of four bits: half as large a number, half as larg
 
 **What it costs.** A key and a value of 128 numbers are 264 bytes with eight bits, 144 with four, and 512 in bfloat16.
 While an H200 reads four-bit codes at full speed, it has time for about four instructions for each of them: there the
-conversion of codes, and not the memory, may set the limit. On an H200 64 sequences of 4096 tokens take
-[[bench: quantized_decode:int8/64x32x8x4096x128/forward/lesson.ms]] with eight bits. PyTorch, which decodes the cache
-first, takes [[bench: quantized_decode:int8/64x32x8x4096x128/forward/PyTorch, decoded first.ms]], compiled
-[[bench: quantized_decode:int8/64x32x8x4096x128/forward/torch.compile.ms]]. Four bits take
-[[bench: quantized_decode:int4/64x32x8x4096x128/forward/lesson.ms]].
+conversion of codes, and not the memory, sets the limit. On an H200 64 sequences of 4096 tokens take
+[[bench: quantized_decode:int8/64x32x8x4096x128/forward/lesson.ms]] with eight bits, and
+[[bench: quantized_decode:int4/64x32x8x4096x128/forward/lesson.ms]] with four. PyTorch, which decodes the cache first,
+takes [[bench: quantized_decode:int8/64x32x8x4096x128/forward/PyTorch, decoded first.ms]] and
+[[bench: quantized_decode:int4/64x32x8x4096x128/forward/PyTorch, decoded first.ms]], compiled
+[[bench: quantized_decode:int8/64x32x8x4096x128/forward/torch.compile.ms]] and
+[[bench: quantized_decode:int4/64x32x8x4096x128/forward/torch.compile.ms]].
 
 **Where it falls behind.** [Decode](decode.py) reads a cache of bfloat16 with these sizes in
-[[bench: decode/64x32x8x4096x128/forward/ms]]. So here half the bytes are no gain in time but in memory. In
+[[bench: decode/64x32x8x4096x128/forward/ms]]. So here fewer bytes are no gain in time but in memory. In
 [the fast version](../fast/quantized_decode.py) they are both.
 
 **Contract.** `q` is (B, H, D), float32, float16 or bfloat16. Caches are as `append_` writes them, (num_pages,

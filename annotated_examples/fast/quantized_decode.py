@@ -19,12 +19,20 @@ are what is saved.
 
 That leaves about 30 instructions for a key and a value. [[tag: KV-score]] and [[tag: KV-o]] are as in the lesson.
 
-**What it costs.** The same bytes as the lesson. On an H200 64 sequences of 4096 keys take
-[[bench: quantized_decode/ladder/fast/int4_ms]] in four bits, where the lesson takes
+**What it costs.** The same bytes as the lesson. On an H200 64 sequences of 4096 tokens, 8 heads of 128 numbers each,
+take [[bench: quantized_decode/ladder/fast/int4_ms]] with four bits, where the lesson takes
 [[bench: quantized_decode/ladder/lesson/int4_ms]] and what `torch.compile` makes of decoding first
 [[bench: quantized_decode/ladder/compiled/int4_ms]]. With eight bits it is
-[[bench: quantized_decode/ladder/fast/int8_ms]]. Instructions still take as long as they do: half as many bytes save
-a sixth of the time.
+[[bench: quantized_decode/ladder/fast/int8_ms]] instead of [[bench: quantized_decode/ladder/lesson/int8_ms]]. A cache of
+bfloat16 is read in [[bench: decode/64x32x8x4096x128/forward/ms]].
+
+**Where it falls behind.** With four bits somewhat more than a quarter of the bytes takes half of the time. If every
+scheduler issued an instruction in every cycle, memory and instructions would take about equally long. But they wait,
+too: for products, for the exponential, for the largest score. Nearly half of the instructions still make numbers of
+codes. What gained nothing: two or four warps with 64 or 128 keys, a warp with 64, another stage, more parts, fewer
+registers so that more warps have room. A single long sequence gains little beside bfloat16,
+[[bench: quantized_decode/ladder/fast/int4_one_ms]] to [[bench: decode/1x32x8x32768x128/forward/ms]]. And codes that are
+floats are left to the lesson, at its speed.
 
 **Contract.** The lesson's. Its kernels do what these don't: other dtypes than bfloat16, codes that are floats, keys by
 channel, rows that aren't whole units of 16 bits.
