@@ -116,10 +116,11 @@ def weighted_softmax(x, shift, scale, scaling: tl.constexpr, softcap: tl.constex
 # ## Rung 3: a maximum for every strip
 #
 # The lesson keeps one maximum and one sum for the row. To update them, all threads of the program wait for each other,
-# twice in every chunk. Here each strip of a block keeps a maximum (the *shift*) and a sum of its own. A strip
-# belongs to one thread, so no thread waits for another before the sweep is over. With rows of 128,256 that took the
-# kernel from [[bench: ladders/cross_entropy/one_pass/ms]] to [[bench: ladders/cross_entropy/strips/ms]]. Rows of 50257
-# went from [[bench: ladders/cross_entropy@8192x50257/one_pass/ms]] up to
+# in every chunk several times for each of the two. Here each strip of a block keeps a maximum (the *shift*) and a sum
+# of its own. A strip belongs to one thread, so no thread waits for another before the sweep is over. With rows of
+# 128,256 that took the kernel from [[bench: ladders/cross_entropy/one_pass/ms]] to
+# [[bench: ladders/cross_entropy/strips/ms]]. Rows of 50257 went from
+# [[bench: ladders/cross_entropy@8192x50257/one_pass/ms]] up to
 # [[bench: ladders/cross_entropy@8192x50257/strips/ms]]: only where rows are cut at such addresses is a strip one load.
 @triton.jit
 def first_sweep(

@@ -1,6 +1,7 @@
 r"""# A maximum for every strip
 
-**What was slow?** One maximum and one sum for the row: all 1024 threads wait for each other, twice in every block.
+**What was slow?** One maximum and one sum for the row: all 1024 threads wait for each other in every block, several
+times for each of the two.
 
 **What changes?** A block is a matrix with a *strip* of 16 bytes in each row. Each strip keeps a maximum and a sum of
 its own. Where rows begin at multiples of 16 bytes, as here, a strip belongs to one thread, so nobody waits before the
