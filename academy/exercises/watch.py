@@ -416,5 +416,5 @@ def in_words(error: BaseException) -> str:
     called, _ = errors.of_call(text, line)
     text = text.replace("_patch_attr.<locals>.new_member", f"tl.{called}" if called else "a function of tl")
     advice = next((said for piece, said in _ADVICE.items() if re.search(piece, f"{text} {functions}")), "")
-    advice = misspelt.suggestion(error) + advice or errors.advice(text, line)
+    advice = misspelt.suggestion(error) + advice or ("" if "Did you mean" in text else errors.advice(text, line))
     return f"{text}{'' if advice[:1] in ('', '.', ':', ' ') else ': '}{advice}"
