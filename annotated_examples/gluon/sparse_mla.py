@@ -71,10 +71,10 @@ from annotated_examples.common.hopper import DTYPES, cp_async, described, matrix
 # What is no key has no row. A copy that is masked reads nothing and writes zeros. So the score is 0, and a number from
 # `bias_s` is added to it: −∞ for none, NaN for a mistake. For a key that number is 0.
 #
-# **When is a tile there?** Copies arrive at some time, in any order. `async_copy.mbarrier_arrive` makes each thread
-# arrive when its copies so far are complete, and raises the number of arrivals that the phase waits for by as many. So
-# the barrier's own count knows of one arrival only: the ordinary one in the next line, which comes after `bias_s` is
-# written.
+# **When is a tile there?** Copies arrive at some time, in any order. `async_copy` keeps track of those that each thread
+# has begun: its `mbarrier_arrive` makes each thread arrive when they are complete, and raises the number of arrivals
+# that the phase waits for by as many. So the barrier's own count knows of one arrival only: the ordinary one in the
+# next line, which comes after `bias_s` is written.
 #
 # The latents of a tile are in two halves, with barriers of their own. The first product needs the left half only, and
 # each half is given back by the group that has it as its values.

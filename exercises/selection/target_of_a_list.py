@@ -1,4 +1,4 @@
-"""# What attention read
+"""# The target of a list
 
 `scores[h][j]` is the score of key `j` in head `h`, for one query, and `indices` is its list: numbers of keys, −1 for
 none. A head's attention is a softmax over the list, in which a key that is named twice counts twice.

@@ -74,6 +74,7 @@ def included(found):
 #: What a guide's sentences say of names that its snippets use, and that are of no interest there.
 SAID = {
     "profiling": {"MODULES", "SHAPE", "CALLS", "COUNTED"},
+    "what-a-call-costs": {"bfloat16", "compiled", "driver", "empty", "fixed", "stream"},
     "compile-and-export": {"torch", "device", "scale", "scale_rows_forward"},
 }
 

@@ -41,7 +41,8 @@ explorables.define("walk", ({ Panel, bytes, clamp, percent, range, short }) => {
 
   function model(values) {
     const { block_m: M, block_n: N } = values, tiles = walk(values)
-    const programs = T / M, fixed = programs * (2 * M * D + M) * SIZE, round = 2 * N * D * SIZE
+    // Of a query: itself, its result, and a log-sum-exp in float64.
+    const programs = T / M, fixed = programs * M * (2 * D + 2) * SIZE, round = 2 * N * D * SIZE
     const step = clamp(values.step, 0, tiles.length), done = tiles.slice(0, step)
     const begun = new Set(done.map(tile => tile.row)).size
     const count = { full: 0, masked: 0 }
