@@ -64,6 +64,8 @@ from annotated_examples.common.paged import (
 # −128 is 0 and 127 is 255.
 #
 # Sums over codes are 64 times too small, then, which a step makes up for. Each number here is exact.
+#
+# [[figure: quantized/unit]]
 UNIT = tl.constexpr(2.0**-6)
 
 

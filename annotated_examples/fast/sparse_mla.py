@@ -8,15 +8,7 @@ r"""
 **What is its time made of?** Its forward kernel was run with parts left out. The results are wrong then, but not the
 times:
 
-| | |
-|---|---:|
-| the lesson | [[bench: sparse_mla/ladder/lesson/128_ms]] |
-| without the products with values | [[bench: sparse_mla/ladder/lesson/no_values_ms]] |
-| without exponentials, maxima and sums | [[bench: sparse_mla/ladder/lesson/no_softmax_ms]] |
-| with keys that lie side by side | [[bench: sparse_mla/ladder/lesson/no_gather_ms]] |
-| without the products for scores | [[bench: sparse_mla/ladder/lesson/no_scores_ms]] |
-| without masks | [[bench: sparse_mla/ladder/lesson/no_masks_ms]] |
-| copying the keys, and nothing else | [[bench: sparse_mla/ladder/lesson/only_loads_ms]] |
+[[figure: selected/left_out]]
 
 No part is the culprit. Leaving one out saves a bit, because they stand in a row, and each waits for the one before.
 The compiled code shows it. A program asks for the next tile of keys when it has issued its last product, and waits for

@@ -19,6 +19,8 @@ A tile of keys lies in shared memory once, and serves three products: as keys, a
 the right. [A copy](tile_copy.py) explains layouts, barriers and phases, and [attention](flash_attention.py) what its
 groups of warps do; both come first.
 
+[[figure: below/copy_score_sum]]
+
 **What it costs.** The products of 64 heads with a tile of 64 keys take 1152 cycles of the tensor cores for scores and
 1024 for the output. The tile is 74 KB, queries and weights are 82 KB, and two tiles just fit beside them: 230,528 of
 232,448 bytes. On an H200 4096 queries of 128 heads with 2048 keys each took

@@ -1,5 +1,7 @@
 """Below Triton: what overlaps in a ring of buffers, by the model that the chapter "What overlaps with what" states."""
 
+from academy.results import figures
+
 import card
 from draw import Control, Panel, Picture, picture
 from moving import moving, run
@@ -260,6 +262,82 @@ def attention_step():
         f"is waited for, the tensor cores are busy {busy[0]} % of the time. Where the scores of the next tile and the output of "
         f"this one are issued together, {busy[1]} %. With a second group beside it, {busy[2]} %.",
         panels,
+    )
+
+
+def _three_groups(tiles: int, copy: float, scores: float, weights: float, output: float) -> list[dict[str, float]]:
+    """For each tile when its copy begins, its left half and all of it are there, its scores begin, are there, weights are
+    there and sums are done. Copies are made one after another, into two buffers that have to be empty. The scores begin
+    with the left half, and both halves of the output are summed at once."""
+    found: list[dict[str, float]] = []
+    copied = done = 0.0
+    for tile in range(tiles):
+        begun = max(copied, found[-2]["done"] if tile > 1 else 0.0)
+        left, copied = begun + copy / 2, begun + copy
+        start = max(done, left)
+        scored = max(start + scores / 2, copied) + scores / 2
+        done = scored + weights + output
+        times = dict(begun=begun, left=left, copied=copied, start=start, scored=scored, weighted=scored + weights)
+        found.append(times | dict(done=done))
+    return found
+
+
+@picture
+def copy_score_sum():
+    record, keys, heads, latent, row, tiles = figures.first(card.ROOT, "ladder/sparse_mla"), 64, 64, 512, 576, 3
+    (T, H, _, K), rungs = record["shape"], {rung["name"]: rung for rung in record["rungs"]}
+    in_a_row = -(-T * H // heads // card.SMS) * (K // keys)  # tiles that an SM has, one after another
+    step, copy = (
+        1e3 * rungs[name][key] / in_a_row for name, key in (("below Triton", "128_ms"), ("lesson", "only_loads_ms"))
+    )
+    product = 2e6 * heads * keys / (card.MATRIX_TFLOP_S * 1e12 / card.SMS)
+    scores, output = product * row, product * latent
+    times = _three_groups(tiles, copy, scores, step - scores - output, output)
+    at = lambda time: 58 + 300 * time / times[-1]["done"]  # noqa: E731
+    panel = Panel(268, f"{tiles} tiles of {keys} keys, three groups of warps")
+    copies, first, second, cores = 36, 104, 172, 220
+    for name, top in (
+        ("copy", copies),
+        ("scores,", first - 8),
+        ("left", first + 8),
+        ("right", second),
+        ("tensor", cores - 8),
+    ):
+        panel.text(0, top + 17, name, "small")
+    panel.text(0, cores + 25, "cores", "small")
+    for tile, each in enumerate(times):
+        begun, left, copied, start, scored, weighted, done = each.values()
+        half = scores / 2
+        for name, lane, since, until, kind in (
+            (f"L{tile}", copies, begun, left, "p"),
+            (f"R{tile}", copies, left, copied, "p"),
+            (f"S{tile}", first, start, scored, "b"),
+            (f"p{tile}", first, scored, weighted, "a"),
+            (f"O{tile}", first, weighted, done, "g"),
+            (f"O{tile}", second, weighted, done, "g"),
+            (None, cores, start, start + half, "b"),
+            (None, cores, scored - half, scored, "b"),
+            (None, cores, weighted, done, "g"),
+        ):
+            panel.box(at(since), lane, at(until) - at(since), 24, kind, name)
+        panel.arrow(at(left), copies + 24, at(start) + 1, first, "p")
+        panel.arrow(at(copied), copies + 24, at(scored - half), first, "p")
+        panel.arrow(at(weighted) + 2, first + 24, at(weighted) + 2, second, "a")
+        if tile + 1 < tiles:
+            panel.arrow(at(done), second, at(times[tile + 1]["weighted"]) - 2, first + 24, "g")
+        if tile + 2 < tiles:
+            panel.arrow(at(done) - 1, first, at(done) - 1, copies + 24, "g")
+    panel.text(0, 264, f"a step: {step:.2f} µs, of which products take {scores + output:.2f}", "small")
+    return Picture(
+        "The left and right half of a tile are copied (L, R), then come scores (S), weights (p), and both halves of the output "
+        "(O) at once. Arrows are barriers. Purple: a half is there. Amber: weights are there. Green: weights have been "
+        "read, or a left half may be overwritten. While weights are computed, the tensor cores have nothing to do. The times of a step "
+        f"and of a copy, {copy:.2f} µs, are computed from measured ones, those of products from the data sheet; p is what is left.",
+        f"Four timelines of {tiles} tiles: copies, scores with the left half of the output, the right half, tensor cores. "
+        f"Scores take {scores:.2f} µs, weights with all waiting {step - scores - output:.2f}, the output {output:.2f}, so a step "
+        f"takes {step:.2f}. A copy takes {copy:.2f} and runs beside the step before; only the first one is waited for. The "
+        f"tensor cores are busy {100 * (scores + output) / step:.0f} % of a step.",
+        [panel],
     )
 
 

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from annotated_examples.common.fp8 import stochastic
 from annotated_examples.fast.mx_matmul import in_threads, two_codes
+from annotated_examples.fast.quantized_decode import numbers
 from annotated_examples.moe.router import sort_key
 
 
@@ -35,6 +36,13 @@ def stochastic_kernel(values_ptr, out_ptr, COUNT: tl.constexpr):
     tl.store(out_ptr + at, stochastic(tl.load(values_ptr + at), 0, at.to(tl.int64), 3, -6))
 
 
+@triton.jit
+def numbers_kernel(units_ptr, out_ptr, COUNT: tl.constexpr):
+    at = tl.arange(0, COUNT)
+    for i in tl.static_range(4):
+        tl.store(out_ptr + i * COUNT + at, numbers(tl.load(units_ptr + at), i, 4))
+
+
 def planes_of(word: int) -> list[int]:
     """Two bfloat16 codes for each plane of a word, as `two_codes` gives them."""
     both = torch.empty(4, dtype=torch.int32)
@@ -58,4 +66,11 @@ def draws_of(value: float, count: int) -> list[float]:
     """Codes of e4m3 that `stochastic` gives a number, at `count` places of a tensor."""
     out = torch.empty(count)
     stochastic_kernel[(1,)](torch.full((count,), value), out, count)
+    return out.tolist()
+
+
+def numbers_of(units: torch.Tensor) -> list[list[float]]:
+    """For each place in a unit of four codes, the numbers that `numbers` makes of them."""
+    out = torch.empty(4, len(units), dtype=torch.bfloat16)
+    numbers_kernel[(1,)](units, out, len(units))
     return out.tolist()

@@ -1,4 +1,5 @@
-"""Caches of few bits: bytes of a token, a step that leaves a sum, a row that is rotated, and what each format gets wrong."""
+"""Caches of few bits: bytes of a token, a step that leaves a sum, a row that is rotated, what each format
+gets wrong, and codes that are numbers already."""
 
 from draw import Control, Panel, Picture, bars, picture
 from moving import moving
@@ -148,4 +149,67 @@ def errors():
         "unless signs come first. A step for each channel of the keys is as good on all of them.",
         f"A table of errors by kind of data and format, in float64 apart from the codes. {words}.",
         [panel],
+    )
+
+
+@picture
+def unit():
+    """The first key and the first query of the fast version's example."""
+    import torch
+    from helpers import numbers_of
+
+    query, codes = [at * 5 % 7 - 3 for at in range(8)], [at * 37 % 251 for at in range(36, 40)]
+    units = torch.tensor(codes, dtype=torch.uint8).view(torch.uint16)
+    word, shades, whole = units[0].item(), "abgp", "{:g}".format
+    tiles = [[64 * x for x in row] for row in numbers_of(units)]
+    left, words = Panel(290, f"A unit of 16 bits: {word:X} in base 16"), []
+    nibbles = lambda bits: [f"{bits >> 12 - 4 * at & 15:04b}" for at in range(4)]  # noqa: E731
+    left.cells(104, 28, 1, 4, (42, 26), lambda r, c: shades[3 - c], lambda r, c: nibbles(word)[c])
+    left.text(0, 46, "as loaded", "small")
+    for i, row in enumerate(tiles):
+        y, mask, moved = 72 + 54 * i, 240 if i % 2 else 15, ">> 8 " * (i > 1)
+        kept = nibbles((word >> 8 if i > 1 else word) & mask)
+        left.text(0, y + 18, f"{moved}& {mask}", "mono small")
+        left.cells(
+            104, y, 1, 4, (42, 26),
+            lambda r, c, i=i: shades[i] if c == 3 - i % 2 else "off", lambda r, c, kept=kept: kept[c],
+        )  # fmt: skip
+        left.text(104, y + 42, f"· 2{'¹²³' if i % 2 else '¹²⁷'} − 8/64", "small")
+        left.text(356, y + 18, f"{whole(row[0])}/64".replace("-", "−"), "bold", "end")
+        left.text(356, y + 42, f"({word >> 4 * i & 15} − 8) / 64", "small", "end")
+        words.append(f"code {word >> 4 * i & 15} becomes {whole(row[0])}/64")
+    right = Panel(290, "Every fourth number of the query")
+    for y, name, numbers in (
+        (28, "query", query),
+        (60, "key · 64", [tiles[at % 4][at // 4] for at in range(8)]),
+    ):
+        right.text(0, y + 18, name, "small")
+        right.cells(
+            64, y, 1, 8, (36, 26),
+            lambda r, c: shades[c % 4], lambda r, c, numbers=numbers: whole(numbers[c]).replace("-", "−"),
+        )  # fmt: skip
+    sums = [sum(q * k for q, k in zip(query[i::4], row)) for i, row in enumerate(tiles)]
+    for i, row in enumerate(tiles):
+        y = 106 + 36 * i
+        for x, numbers in ((0, query[i::4]), (104, row)):
+            right.cells(
+                x, y, 1, 2, (36, 26),
+                lambda r, c, i=i: shades[i], lambda r, c, numbers=numbers: whole(numbers[c]).replace("-", "−"),
+            )  # fmt: skip
+        right.text(88, y + 18, "·", "", "middle")
+        right.text(192, y + 18, "=", "", "middle")
+        right.box(208, y, 56, 26, shades[i], whole(sums[i]).replace("-", "−"))
+    total = sum(q * ((codes[at // 2] >> at % 2 * 4 & 15) - 8) for at, q in enumerate(query))
+    assert total == sum(sums)
+    right.line([(208, 250), (264, 250)])
+    right.text(176, 272, "sum", "small", "end")
+    right.text(236, 272, whole(total).replace("-", "−"), "bold", "middle")
+    return Picture(
+        "The first key of the example below. Left: a mask leaves the bits of a small bfloat16, and one multiply-add makes it "
+        "(code − 8) / 64. Right: codes stay where they are, so each place of a unit, a colour, is a product of its own. "
+        "The four add up to the product of the whole rows.",
+        f"The unit {word:X} has four codes. By a mask and a multiply-add {', '.join(words)}. Numbers 0 and 4 of the query meet the "
+        f"first codes of both units, 1 and 5 the second, and so on: the products are {', '.join(map(whole, sums))}, together "
+        f"{whole(total)}, in units of 1/64.",
+        [left, right],
     )

@@ -1,7 +1,11 @@
-"""Attention to selected keys: who reads a key, what its gradient's sums move, indices and slots, worth and what is missed."""
+"""Attention to selected keys: who reads a key, what its gradient's sums move, what the time goes into, indices and slots,
+worth and what is missed."""
 
 from math import exp, log, log10
 
+from academy.results import figures
+
+import card
 from draw import Control, Panel, Picture, picture
 from moving import moving
 
@@ -69,6 +73,50 @@ def traffic():
         "its queries have, in place of rows, reads all heads again for each of them.",
         f"Three bars. {words}.",
         [panel],
+    )
+
+
+@picture
+def left_out():
+    """What the lesson's kernel and the one below Triton save where a part is left out."""
+    rungs = {rung["name"]: rung for rung in figures.first(card.ROOT, "ladder/sparse_mla")["rungs"]}
+    parts = (
+        ("without masks", "no_masks_ms", ""),
+        ("without the products for scores", "no_scores_ms", ""),
+        ("with keys that lie side by side", "no_gather_ms", "no_gather_ms"),
+        ("without the products with values", "no_values_ms", "no_values_ms"),
+        ("without exponentials, maxima and sums", "no_softmax_ms", ""),
+        ("without exponentials", "", "no_exp_ms"),
+        ("without any copies of keys", "", "no_loads_ms"),
+    )
+    alone = (
+        ("the lesson's copies, and nothing else", rungs["lesson"]["only_loads_ms"], "g"),
+        ("products, at the data sheet's rate", 2e3 * T * H * K * (W + R) / (card.MATRIX_TFLOP_S * 1e12), "p"),
+    )
+    scale, panels, words, saved = 300 / rungs["lesson"]["128_ms"], [], [], []
+    for column, (name, title) in enumerate((("lesson", "The lesson"), ("below Triton", "Below Triton")), 1):
+        whole = rungs[name]["128_ms"]
+        without = {part[0]: rungs[name][part[column]] - whole for part in parts if part[column]}
+        panel = Panel(24 + 40 * (len(without) + len(alone)), f"{title}: {whole:.1f} ms")
+        for row, (part, more) in enumerate(without.items()):
+            y, left = 24 + 40 * row, whole + min(more, 0)
+            panel.text(0, y + 12, part, "small")
+            panel.box(0, y + 17, left * scale, 15, "b")
+            panel.box(left * scale, y + 17, (whole - left) * scale, 15, "r")
+            panel.text(whole * scale + 6, y + 29, f"{more:+.2f}".replace("-", "−"), "small")
+        for row, (part, ms, kind) in enumerate(alone, len(without)):
+            panel.text(0, 36 + 40 * row, part, "small")
+            panel.box(0, 41 + 40 * row, ms * scale, 15, kind)
+            panel.text(ms * scale + 6, 53 + 40 * row, f"{ms:.2f} ms", "small")
+        panels.append(panel)
+        saved.append(-sum(without.values()))
+        words.append(f"{title}: {whole:.1f} ms; " + ", ".join(f"{part} {more:+.2f}" for part, more in without.items()))
+    return Picture(
+        "Red: what is saved. If parts ran side by side, only the longest would count, and leaving out another one would save "
+        f"nothing. In the lesson all five savings add up to {saved[0]:.1f} of {rungs['lesson']['128_ms']:.1f} ms, so most parts "
+        "are waited for. Below Triton the copies hardly are.",
+        f"Bars on one scale. {'. '.join(words)}. {'; '.join(f'{part}: {ms:.2f} ms' for part, ms, _ in alone).capitalize()}.",
+        panels,
     )
 
 
