@@ -12,7 +12,7 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITCallable
 
 from academy.command import trouble
-from academy.compiler import errors
+from academy.compiler import advice
 from academy.compiler.cards import Card
 from academy.compiler.rules import refused
 
@@ -114,8 +114,8 @@ def _of_python(error: CompilationError, file: str, line: int) -> dict:
 
 def _with_advice(said: str) -> str:
     said = said.strip().rstrip(".")
-    advice = errors.advice(said)
-    return f"the compiler says: {said}" + (f". {advice[:1].upper()}{advice[1:]}" if advice else "")
+    todo = advice.of(said)
+    return f"the compiler says: {said}" + (f". {todo[:1].upper()}{todo[1:]}" if todo else "")
 
 
 def _function_of(source: str | None) -> tuple[str, int] | None:

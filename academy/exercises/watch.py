@@ -26,7 +26,7 @@ import torch
 import triton.language as tl
 
 from academy.command import misspelt, trouble
-from academy.compiler import errors
+from academy.compiler import advice
 from academy.exercises import provenance
 from academy.exercises.loop_limit import Endless
 from academy.gluon.watching import GluonError, schedule
@@ -381,7 +381,7 @@ def cause_of(error: BaseException, file: str) -> tuple[BaseException, int | None
 
 _DOT = ": tl.dot multiplies a block of shape (M, K) by one of (K, N)"
 #: A pattern of an error's text and of the functions that it came through -> what it means. What the compiler says as
-#: well is in `errors`.
+#: well is in `academy.compiler.errors`.
 _ADVICE = {
     "must have equal ranks": _DOT,
     "must have equal reduction dimensions": _DOT,
@@ -413,8 +413,8 @@ def in_words(error: BaseException) -> str:
     if frames and frames[-1].filename == mistakes.__file__:  # in words already
         return text
     line = next((frame.line or "" for frame in reversed(frames) if not frame.filename.startswith(mistakes.TRITON)), "")
-    called, _ = errors.of_call(text, line)
+    called, _ = advice.of_call(text, line)
     text = text.replace("_patch_attr.<locals>.new_member", f"tl.{called}" if called else "a function of tl")
-    advice = next((said for piece, said in _ADVICE.items() if re.search(piece, f"{text} {functions}")), "")
-    advice = misspelt.suggestion(error) + advice or ("" if "Did you mean" in text else errors.advice(text, line))
-    return f"{text}{'' if advice[:1] in ('', '.', ':', ' ') else ': '}{advice}"
+    meant = next((said for piece, said in _ADVICE.items() if re.search(piece, f"{text} {functions}")), "")
+    meant = misspelt.suggestion(error) + meant or ("" if "Did you mean" in text else advice.of(text, line))
+    return f"{text}{'' if meant[:1] in ('', '.', ':', ' ') else ': '}{meant}"

@@ -74,7 +74,7 @@ ADDED = {
         "tests/judge/test_replay.py", "tests/judge/test_sanitizers.py",
     ],
     "read it and understand": [
-        "academy/compiler/errors.*", "academy/site/error_page.py", "docs/guides/races/*",
+        "academy/compiler/advice.py", "academy/compiler/errors.*", "academy/site/error_page.py", "docs/guides/races/*",
         "docs/learn/write_the_difference.py", "tests/guides/printed_errors.py", "tests/guides/test_error_messages.py",
         "tests/guides/test_for_assistants.py", "tests/guides/test_statements.py",
     ],

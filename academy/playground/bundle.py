@@ -17,8 +17,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from academy.book.layout import ROOT
-from academy.compiler import errors
+from academy.book.comments import comments
+from academy.book.layout import KERNELS, ROOT
+from academy.compiler import advice
 from academy.files import cache, dependencies
 from academy.files.vendored import sha256
 from academy.playground.vendor import FOLDER as VENDOR
@@ -57,11 +58,12 @@ _ACADEMY = [
 ]
 _ACADEMY += [f"academy/judge/{name}.py" for name in ("__init__", "accuracy", "layouts", "elements")]
 _ACADEMY += [f"academy/compiler/rules/{name}.py" for name in ("allowed", "refused")]
+_ACADEMY += ["academy/compiler/advice.py"]
 _LEFT_OUT = ["academy/command/progress.py", "academy/command/setup_environment.py", "academy/exercises/limited.py"]
 _LEFT_OUT += ["academy/book/reviewed.py", "academy/exact/torch.py", "academy/exact/gluon.py"]
 _LEFT_OUT += ["academy/files/size.py", "academy/files/vendored.py"]
 _LEFT_OUT += ["academy/gluon/command.py", "academy/traces/native_memory.py"]
-_KERNELS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
+_TEXTS = ["annotated_examples/**/*.py", "exercises/**/*.py"]
 # They have nothing to watch, and what they import isn't there.
 _LEFT_OUT += ["annotated_examples/capstone/", "annotated_examples/integrations/"]
 
@@ -92,18 +94,28 @@ def megabytes(root: Path = ROOT) -> int:
 
 
 def academy(root: Path) -> bytes:
-    """This project's own modules, the kernels, and the shims that stand in for torch and for Triton's C++ part."""
-    paths = sorted(path for glob in [*_ACADEMY, *_KERNELS] for path in root.glob(glob))
+    """This project's own modules, kernels without comments, and what stands in for torch and for Triton's C++ part."""
+    paths = sorted(path for glob in [*_ACADEMY, *_TEXTS] for path in root.glob(glob))
     names = {path.relative_to(root).as_posix(): path for path in paths}
     entries = {name: path.read_bytes() for name, path in names.items() if not name.startswith(tuple(_LEFT_OUT))}
+    entries |= {name: _without_comments(text) for name, text in entries.items() if name.startswith(f"{KERNELS}/")}
     entries |= {f"torch/{path.name}": path.read_bytes() for path in sorted((RUNTIME / "torch").glob("*.py"))}
     entries["triton/_C/__init__.py"] = b""
     entries["triton/_C/libtriton.py"] = (RUNTIME / "libtriton.py").read_bytes()
-    entries["academy/compiler/errors.py"] = (root / "academy/compiler/errors.py").read_bytes()
-    entries["academy/compiler/advice.json"] = json.dumps(errors.instead(), ensure_ascii=False).encode()
+    entries["academy/compiler/advice.json"] = json.dumps(advice.table(), ensure_ascii=False).encode()
     for folder in ("playground", "compiler", "compiler/rules"):
         entries[f"academy/{folder}/__init__.py"] = b""
     return _packed(tuple(entries.items()))
+
+
+@lru_cache(maxsize=512)
+def _without_comments(content: bytes) -> bytes:
+    """A kernel file without its comments, which nothing reads there. Its lines keep their numbers."""
+    text = content.decode()
+    lines = text.split("\n")
+    for each in comments(text):
+        lines[each.line - 1] = lines[each.line - 1][: each.column].rstrip()
+    return "\n".join(lines).encode()
 
 
 @lru_cache(maxsize=8)

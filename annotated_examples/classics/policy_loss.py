@@ -104,9 +104,8 @@ def k3(d):
 @triton.jit
 def grpo_kernel(
     logprobs_ptr, old_ptr, ref_ptr,  # (B, T); old_ptr None: as `logprobs`; ref_ptr None: no price
-    advantages_ptr, mask_ptr,  # see the strides; (B, T), or None
+    advantages_ptr, mask_ptr,  # one for each sequence, or (B, T): see the strides; (B, T), or None
     slopes_ptr, sums_ptr, counts_ptr,  # (B, T); of each part of a sequence, (B, parts): its terms, how much counts
-    # The advantage of token t in sequence b lies b · stride_ab + t · stride_at behind the first.
     T, stride_ab, stride_at, lowest, highest, beta, BLOCK: tl.constexpr,
 ):  # fmt: skip
     # Inside `torch.compile` a Python float arrives as float64, and what it meets becomes float64, too.

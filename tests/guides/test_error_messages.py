@@ -10,7 +10,7 @@ import pytest
 import torch
 import triton
 
-from academy.compiler import available, errors, messages
+from academy.compiler import advice, available, errors, messages
 from academy.site import error_page
 from tests import python
 from tests.kernels.harness import ROOT
@@ -103,8 +103,8 @@ def test_the_compiler_gives_the_advice_of_the_page():
     assert messages._with_advice(said) == (
         f"the compiler says: {said}. Round up with triton.next_power_of_2(n), and mask what is beyond n"
     )
-    assert errors.advice("a text that nobody knows") == ""
-    assert all(errors.advice(entry.says) for entry in ENTRIES if entry.instead)
+    assert advice.of("a text that nobody knows") == ""
+    assert all(advice.of(entry.says) for entry in ENTRIES if entry.instead)
 
 
 def test_the_page_has_every_entry():

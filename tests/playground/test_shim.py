@@ -45,7 +45,7 @@ t.linspace(0, 1, 5); t.empty(2, 3).shape; t.empty_like(c).stride(); t.empty_stri
 t.add(x, y, alpha=2); t.sub(x, y, alpha=3); t.mul(x, y); t.div(x, y); t.remainder(i, 3); t.floor_divide(i, 2); t.pow(x, 3); t.neg(x); t.abs(x); t.exp(x)
 t.eq(x, y); t.ne(x, y); t.lt(x, y); t.le(x, y); t.gt(x, y); t.ge(x, y); t.bitwise_and(i, 3); t.bitwise_or(i, 3); t.bitwise_xor(i, 3); t.bitwise_not(i)
 t.bitwise_left_shift(i, 1); t.bitwise_right_shift(i, 1); t.square(x); t.floor(x); t.ceil(x); t.reciprocal(p); t.masked_fill(x, b, 0.0)
-x.view(4, 3); x.view(-1); x.view(2, 6).stride(); x.reshape(12); c.reshape(-1); x.flatten(); t.flatten(x); t.reshape(x, (2, 6)); x.view_as(x)
+x.view(4, 3); x.view(-1); x.view(2, 6).stride(); x.reshape(12); c.reshape(-1); x.flatten(); t.flatten(x); x.unflatten(1, (2, -1)); c.unflatten(-1, (2, 2)).stride(); t.reshape(x, (2, 6)); x.view_as(x)
 x.t(); x.T; x.mT; x.transpose(0, 1); t.transpose(x, 0, 1); x.permute(1, 0); x.unsqueeze(0); t.unsqueeze(x, 2); x[:, :1].squeeze(1); t.squeeze(x[:1], 0)
 x.movedim(0, 1); x.movedim(1, 0).stride(); x.movedim(-1, 0); y.movedim(0, -1); x[None].movedim(1, -1); x.repeat(2, 1); y.repeat(2, 3); x.repeat(2, 1, 2); y.repeat(1)
 x.unsqueeze(0).stride(); y.unsqueeze(1).stride(); x[None].stride(); x[:, None].stride(); x[..., None].stride(); x[:1].stride(); x[:1].expand(1, 1, 4).stride(); c[None, :, None].stride()

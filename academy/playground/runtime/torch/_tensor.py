@@ -270,6 +270,10 @@ class Tensor:
         end = end_dim % max(self.dim(), 1)
         return self.reshape(*self.shape[:start_dim], math.prod(self.shape[start_dim : end + 1]), *self.shape[end + 1 :])
 
+    def unflatten(self, dim, sizes):
+        axis = dim % self.dim()
+        return self.view(*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
+
     def permute(self, *axes):
         axes = [axis % self.dim() for axis in listed(axes)]
         return self._view(self.bits.transpose(axes), lambda upstream: upstream.permute(*np.argsort(axes).tolist()))
