@@ -331,8 +331,9 @@ def copy_score_sum():
     return Picture(
         "The left and right half of a tile are copied (L, R), then come scores (S), weights (p), and both halves of the output "
         "(O) at once. Arrows are barriers. Purple: a half is there. Amber: weights are there. Green: weights have been "
-        "read, or a left half may be overwritten. While weights are computed, the tensor cores have nothing to do. The times of a step "
-        f"and of a copy, {copy:.2f} µs, are computed from measured ones, those of products from the data sheet; p is what is left.",
+        "read, or a left half may be overwritten. While weights are computed, the tensor cores have nothing to do. The time of a "
+        f"step is a share of the whole kernel's, that of a copy, {copy:.2f} µs, of what the lesson takes to copy and do nothing "
+        "else; those of products are from the data sheet, and p is what is left.",
         f"Four timelines of {tiles} tiles: copies, scores with the left half of the output, the right half, tensor cores. "
         f"Scores take {scores:.2f} µs, weights with all waiting {step - scores - output:.2f}, the output {output:.2f}, so a step "
         f"takes {step:.2f}. A copy takes {copy:.2f} and runs beside the step before; only the first one is waited for. The "
