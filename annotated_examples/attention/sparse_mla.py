@@ -83,7 +83,7 @@ def sparse_attention_reference(
     p = torch.softmax(s, dim=-1)[..., : indices.shape[1]].masked_fill(none, 0.0)
     o = torch.einsum("thk,tkr->thr", p, rows[..., :rank])
     lse = torch.logsumexp(s.to(torch.promote_types(s.dtype, torch.float32)), dim=-1)
-    return (o, lse.float()) if return_lse else o
+    return (o, lse) if return_lse else o
 
 
 # ## Forward

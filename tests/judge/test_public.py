@@ -1,10 +1,14 @@
 """Every public function is said in operations/, and passes its own judge."""
 
+import inspect
+
 import pytest
+import torch
 
 from academy.runtime import device
 from academy.book import facts, layout
 from academy.book.syntax import public_functions
+from academy.judge import elements
 from academy.judge import public as said
 from academy.judge.process import Limits
 from academy.judge.session import MEGABYTES, Given, Session
@@ -87,3 +91,25 @@ def test_every_public_function_has_facts():
 def test_facts_are_about_functions_that_are_there():
     gone = sorted(in_the_facts(layout.ROOT) - set(in_the_files(layout.ROOT)))
     assert not gone, f"PUBLIC or HELPERS of a file of operations/ names {', '.join(gone)}: there is no such function"
+
+
+#: Codes of few bits, their scales and their products have dtypes of their own.
+OF_CODES = ("fp8.", "mx.", "fast.scaled_matmul", "fast.mx_matmul", "attention.quantized_cache")
+
+
+def test_references_keep_float64():
+    """What kernels are measured against is computed in float64, to the last result. (A call with an option that the
+    reference doesn't have isn't made.)"""
+    rounded, made = [], 0
+    for call in said.calls(more=True):
+        reference, wrap = call.public.reference_function(), call.said.get("wrap", call.public.wrap)
+        if (
+            call.public.module.startswith(OF_CODES)
+            or not call.options.keys() <= inspect.signature(reference).parameters.keys()
+        ):
+            continue
+        found = (wrap(reference) if wrap else reference)(**elements.in_float64(call.inputs()), **call.options)
+        made += 1
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        rounded += [str(call) for each in results if elements.floating(each) and each.dtype != torch.float64]
+    assert made > 150 and not rounded
