@@ -333,8 +333,8 @@ def contract(q, kv, indices, rank, scale, sinks, return_lse, deterministic):
 
 class SparseAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, kv, indices, sinks, rank, scale, deterministic):
-        o, lse = sparse_attention_forward(q, kv, indices, sinks, rank, scale)
+    def forward(ctx, q, kv, indices, sinks, rank, scale, deterministic, launch_forward):
+        o, lse = launch_forward(q, kv, indices, sinks, rank, scale)
         ctx.save_for_backward(q, kv, indices, sinks, o, lse)
         ctx.options = rank, scale, deterministic
         return o, lse.float()
@@ -343,7 +343,17 @@ class SparseAttention(torch.autograd.Function):
     @autograd.once_differentiable
     def backward(ctx, do, dlse):
         dq, dkv, dsinks = sparse_attention_backward(do, dlse, *ctx.saved_tensors, *ctx.options)
-        return dq, dkv, None, None if ctx.saved_tensors[3] is None else dsinks, None, None, None
+        return dq, dkv, None, None if ctx.saved_tensors[3] is None else dsinks, *[None] * 4
+
+
+def attention(q, kv, indices, rank, scale, sinks, return_lse, deterministic, launch_forward):
+    """Checks the arguments, and goes through the autograd `Function` if something needs a gradient."""
+    scale = contract(q, kv, indices, rank, scale, sinks, return_lse, deterministic)
+    if autograd.needs_frame(q, kv, sinks):
+        o, lse = SparseAttention.apply(q, kv, indices, sinks, rank, scale, deterministic, launch_forward)
+    else:
+        o, lse = launch_forward(q, kv, indices, sinks, rank, scale)
+    return (o, lse.float()) if return_lse else o
 
 
 @replayed
@@ -374,12 +384,7 @@ def sparse_attention(q, kv, indices, *, rank, scale, sinks=None, return_lse=Fals
 
     Source: DeepSeek-AI, "DeepSeek-V3.2" (2025); sinks: as in `flash_attention`.
     """
-    scale = contract(q, kv, indices, rank, scale, sinks, return_lse, deterministic)
-    if autograd.needs_frame(q, kv, sinks):
-        o, lse = SparseAttention.apply(q, kv, indices, sinks, rank, scale, deterministic)
-    else:
-        o, lse = sparse_attention_forward(q, kv, indices, sinks, rank, scale)
-    return (o, lse.float()) if return_lse else o
+    return attention(q, kv, indices, rank, scale, sinks, return_lse, deterministic, sparse_attention_forward)
 
 
 # ## A run small enough to watch

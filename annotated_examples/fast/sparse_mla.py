@@ -30,13 +30,13 @@ So who copies, who scores and who sums should be different warps, and work at th
 **Contract.** That of the lesson.
 """
 
-from academy.runtime import autograd, device, script  # missing? Run make in the clone, then .venv/bin/python
+from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
 from academy.runtime.replay import replayed
 
 import torch
 
 from annotated_examples.attention import sparse_mla as lesson
-from annotated_examples.attention.sparse_mla import contract, sparse_attention_reference
+from annotated_examples.attention.sparse_mla import attention, sparse_attention_reference
 from annotated_examples.common.attention import lse_dtype
 from annotated_examples.common.custom_operator import opaque
 
@@ -76,15 +76,6 @@ sparse_attention_backward = lesson.sparse_attention_backward
 
 
 # ## Joining autograd
-class SparseAttention(lesson.SparseAttention):
-    @staticmethod
-    def forward(ctx, q, kv, indices, sinks, rank, scale, deterministic):
-        o, lse = sparse_attention_forward(q, kv, indices, sinks, rank, scale)
-        ctx.save_for_backward(q, kv, indices, sinks, o, lse)
-        ctx.options = rank, scale, deterministic
-        return o, lse.float()
-
-
 @replayed
 def sparse_attention(q, kv, indices, *, rank, scale, sinks=None, return_lse=False, deterministic=True):
     """The same as `annotated_examples.attention.sparse_mla.sparse_attention`, but faster forward.
@@ -99,12 +90,7 @@ def sparse_attention(q, kv, indices, *, rank, scale, sinks=None, return_lse=Fals
 
     Source: as the lesson's.
     """
-    scale = contract(q, kv, indices, rank, scale, sinks, return_lse, deterministic)
-    if autograd.needs_frame(q, kv, sinks):
-        o, lse = SparseAttention.apply(q, kv, indices, sinks, rank, scale, deterministic)
-    else:
-        o, lse = sparse_attention_forward(q, kv, indices, sinks, rank, scale)
-    return (o, lse.float()) if return_lse else o
+    return attention(q, kv, indices, rank, scale, sinks, return_lse, deterministic, sparse_attention_forward)
 
 
 # ## A run small enough to watch
