@@ -346,9 +346,8 @@ class SparseAttention(torch.autograd.Function):
         return dq, dkv, None, None if ctx.saved_tensors[3] is None else dsinks, *[None] * 4
 
 
-def attention(q, kv, indices, rank, scale, sinks, return_lse, deterministic, launch_forward):
-    """Checks the arguments, and goes through the autograd `Function` if something needs a gradient."""
-    scale = contract(q, kv, indices, rank, scale, sinks, return_lse, deterministic)
+def attention(q, kv, indices, sinks, rank, scale, return_lse, deterministic, launch_forward):
+    """Through the autograd `Function` if something needs a gradient."""
     if autograd.needs_frame(q, kv, sinks):
         o, lse = SparseAttention.apply(q, kv, indices, sinks, rank, scale, deterministic, launch_forward)
     else:
@@ -384,7 +383,8 @@ def sparse_attention(q, kv, indices, *, rank, scale, sinks=None, return_lse=Fals
 
     Source: DeepSeek-AI, "DeepSeek-V3.2" (2025); sinks: as in `flash_attention`.
     """
-    return attention(q, kv, indices, rank, scale, sinks, return_lse, deterministic, sparse_attention_forward)
+    scale = contract(q, kv, indices, rank, scale, sinks, return_lse, deterministic)
+    return attention(q, kv, indices, sinks, rank, scale, return_lse, deterministic, sparse_attention_forward)
 
 
 # ## A run small enough to watch

@@ -36,7 +36,7 @@ from academy.runtime.replay import replayed
 import torch
 
 from annotated_examples.attention import sparse_mla as lesson
-from annotated_examples.attention.sparse_mla import attention, sparse_attention_reference
+from annotated_examples.attention.sparse_mla import attention, contract, sparse_attention_reference
 from annotated_examples.common.attention import lse_dtype
 from annotated_examples.common.custom_operator import opaque
 
@@ -90,7 +90,8 @@ def sparse_attention(q, kv, indices, *, rank, scale, sinks=None, return_lse=Fals
 
     Source: as the lesson's.
     """
-    return attention(q, kv, indices, rank, scale, sinks, return_lse, deterministic, sparse_attention_forward)
+    scale = contract(q, kv, indices, rank, scale, sinks, return_lse, deterministic)
+    return attention(q, kv, indices, sinks, rank, scale, return_lse, deterministic, sparse_attention_forward)
 
 
 # ## A run small enough to watch
