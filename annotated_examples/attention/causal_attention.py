@@ -51,6 +51,7 @@ from annotated_examples.common.attention import (
     head,
     load_numbers,
     load_tile,
+    log_sum_exp,
     lse_dtype,
     store_numbers,
     store_tile,
@@ -135,7 +136,7 @@ def causal_attention_kernel(
     # Dividing once at the end makes the weights of a row add up to 1, [[tag: AT-O]]. Every token sees itself, so no sum
     # is 0. The log-sum-exp puts maximum and sum into one number, [[tag: AT-lse]].
     store_tile(head(o_tensor, b, h, 0), acc / row_sum[:, None], offs_m, T, D, D)
-    store_numbers(head(lse_tensor, b, h, 0), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum), offs_m, T)
+    store_numbers(head(lse_tensor, b, h, 0), log_sum_exp(row_max, row_sum, lse_tensor), offs_m, T)
 
 
 # ## Backward, on paper

@@ -39,8 +39,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    batches, contract, dot_rows, empty_like, head, load_numbers, load_tile, lse_dtype, new_rows, scale_and_cap,
-    sequence, sink_gradient, store_numbers, store_tile, strided, varlen_contract, weights, window_bounds,
+    batches, contract, dot_rows, empty_like, head, load_numbers, load_tile, log_sum_exp, lse_dtype, new_rows,
+    scale_and_cap, sequence, sink_gradient, store_numbers, store_tile, strided, varlen_contract, weights, window_bounds,
 )  # fmt: skip
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.opaque_attention import opaque_attention
@@ -151,7 +151,7 @@ def attention_forward_kernel(
 
     # [[tag: AT-O]] and [[tag: AT-lse]]: `lse = [4.477, 4.555]`. A row that saw nothing has a sum of 0.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    lse = tl.where(row_sum == 0.0, -float("inf"), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum))
+    lse = log_sum_exp(row_max, row_sum, lse_tensor)
     store_tile(head(o_tensor, b, h, start_q), o, offs_m, T, D, BLOCK_D)
     store_numbers(head(lse_tensor, b, h, start_q), lse, offs_m, T)
 

@@ -47,7 +47,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    LARGEST_HEAD, dot_rows, head, load_numbers, lse_dtype, same_device, scale_and_cap, store_numbers, strided, weights,
+    LARGEST_HEAD, dot_rows, head, load_numbers, log_sum_exp, lse_dtype, same_device, scale_and_cap, store_numbers,
+    strided, weights,
 )  # fmt: skip
 from annotated_examples.common.chunks import load_block, store_block
 from annotated_examples.common.constants import LOWEST
@@ -139,7 +140,7 @@ def mla_attention_kernel(
         row_max = new_max
     # [[tag: MLA-O]] and [[tag: MLA-lse]]. A row that sees nothing has a sum of 0: it gets 0 and −∞.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
-    lse = tl.where(row_sum == 0.0, -float("inf"), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum))
+    lse = log_sum_exp(row_max, row_sum, lse_tensor)
     store_block(head(o_tensor, b, h, 0), o, offs_m, T, offs_v, V)
     store_numbers(head(lse_tensor, b, h, 0), lse, offs_m, T)
 

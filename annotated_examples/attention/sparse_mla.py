@@ -55,8 +55,8 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import (
-    dot_rows, head, load_numbers, load_tile, lse_dtype, same_device, sink_gradient, store_numbers, store_tile, strided,
-    weights,
+    dot_rows, head, load_numbers, load_tile, log_sum_exp, lse_dtype, same_device, sink_gradient, store_numbers,
+    store_tile, strided, weights,
 )  # fmt: skip
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.custom_operator import opaque
@@ -128,7 +128,7 @@ def sparse_attention_kernel(
     # [[tag: SP-O]] and [[tag: SP-lse]]. A query without keys gets 0 and −∞; with a sink, 0 and the sink.
     o = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     store_tile(head(o_tensor, 0, t, 0), o, offs_h, H, R, BLOCK_R)
-    lse = tl.where(row_sum == 0.0, -float("inf"), row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum))
+    lse = log_sum_exp(row_max, row_sum, lse_tensor)
     store_numbers(head(lse_tensor, 0, t, 0), lse, offs_h, H)
 
 

@@ -117,8 +117,15 @@ def scale_and_cap(s, scale, softcap: tl.constexpr):
 
 # The weights once more, exp(S − L), in a backward kernel. L is as large as the scores. Next to a score of 300 a float32
 # is off by up to 2⁻¹⁶, and all weights of the row would be off by that factor. PyTorch's aren't: it has kept them. So
-# for float32 `lse` is stored in float64 (`lse_dtype`), and subtracted in two parts, of which the first difference is
-# exact for the keys that count. In 16 bits P is rounded to 16 bits anyway.
+# for float32 `lse` is stored in float64 (`lse_dtype`): the forward kernel adds the logarithm in the dtype of that
+# tensor, and a row without a key gets −∞. `weights` subtracts it in two parts, of which the first difference is exact
+# for the keys that count. In 16 bits P is rounded to 16 bits anyway.
+@triton.jit
+def log_sum_exp(row_max, row_sum, lse_tensor):
+    lse = row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum)
+    return tl.where(row_sum == 0.0, -float("inf"), lse)
+
+
 @triton.jit
 def weights(s, lse):
     nearest = lse.to(tl.float32)
