@@ -1,5 +1,7 @@
 """What the operations of attention share."""
 
+import functools
+
 import torch
 
 # ---------------------------------------------------------------- public functions
@@ -36,3 +38,16 @@ def own_tokens(Q, K, V, m, width=16):
 def widened(n, *tensors):
     """As many columns as there are keys."""
     return [torch.nn.functional.pad(x, (0, max(n - x.shape[-1], 0))) for x in tensors]
+
+
+# ---------------------------------------------------------------- what is measured
+def flex(q, k, causal, **options):
+    """Compiled flex attention for such queries and keys, with the block mask made before the clock starts."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch.compiler.reset()
+    mask, rule = None, lambda b, h, i, j: i >= j
+    if causal:
+        mask = create_block_mask(rule, None, None, q.shape[2], k.shape[2], device=q.device)
+    call = torch.compile(flex_attention, dynamic=False)
+    return functools.partial(call, block_mask=mask, enable_gqa=q.shape[1] != k.shape[1], **options)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from academy.formulas.cases import case
 from academy.judge.public import Public
-from operations._attention import BACKWARD_ALONE, BOTH_RESULTS, DENSE, WIDTH, capped, group, tame, widened
+from operations._attention import BACKWARD_ALONE, BOTH_RESULTS, DENSE, WIDTH, capped, flex, group, tame, widened
 from operations._packed import ends, ends_made_inside
 
 LESSON = "attention.flash_attention"
@@ -345,19 +345,6 @@ def sdpa(backend, causal):
     return call
 
 
-def flex(inputs, causal):
-    """Compiled flex attention, with the block mask made before the clock starts."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    torch.compiler.reset()
-    call, q, k = torch.compile(flex_attention, dynamic=False), inputs["q"], inputs["k"]
-    mask = None
-    if causal:
-        rule = lambda b, h, i, j: i >= j  # noqa: E731
-        mask = create_block_mask(rule, None, None, q.shape[2], k.shape[2], device=q.device)
-    return lambda q, k, v: call(q, k, v, block_mask=mask, enable_gqa=q.shape[1] != k.shape[1])
-
-
 # A head at a time, and its scores computed again for the backward pass: all of them in float64 would fill the card.
 def reference(q, k, v, causal):
     from torch.utils.checkpoint import checkpoint
@@ -380,7 +367,7 @@ def variant(causal):
         reference=functools.partial(reference, causal=causal),
         peers={
             "cuDNN (SDPA)": lambda: sdpa("CUDNN_ATTENTION", causal),
-            "flex, compiled": lambda inputs: flex(inputs, causal),
+            "flex, compiled": lambda inputs: flex(inputs["q"], inputs["k"], causal),
         },
         cost=functools.partial(cost, part=0.5 if causal else 1.0),
     )

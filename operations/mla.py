@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from academy.formulas.cases import case
 from academy.judge.public import Public
-from operations._attention import DENSE
+from operations._attention import DENSE, flex
 
 LESSON = "attention.mla"
 FAST = None
@@ -152,18 +152,28 @@ def inputs(shape, dtype, device):
     return {name: torch.randn(size, dtype=dtype, device=device) for name, size in shapes.items()}
 
 
+def whole(q_nope, q_pe, k_nope, k_pe):
+    """Queries and keys in one piece, with the shared part copied to every head."""
+    return torch.cat([q_nope, q_pe], -1), torch.cat([k_nope, k_pe[:, None].expand(*q_pe.shape[:2], -1, -1)], -1)
+
+
 def sdpa(backend):
-    """PyTorch's attention of whole keys, with the shared part copied to every head."""
+    """PyTorch's attention of whole keys."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def call(q_nope, q_pe, k_nope, k_pe, v):
-        q, k = torch.cat([q_nope, q_pe], -1), torch.cat([k_nope, k_pe[:, None].expand(*q_pe.shape[:2], -1, -1)], -1)
+        q, k = whole(q_nope, q_pe, k_nope, k_pe)
         padding = k.shape[-1] - v.shape[-1] if backend == "FLASH_ATTENTION" else 0  # which has one width for both
         with sdpa_kernel(getattr(SDPBackend, backend)):
             o = F.scaled_dot_product_attention(q, k, F.pad(v, (0, padding)), is_causal=True)
         return o[..., : v.shape[-1]]
 
     return call
+
+
+def flex_of_whole_keys(inputs):
+    attention = flex(inputs["q_nope"], inputs["k_nope"], causal=True)
+    return lambda q_nope, q_pe, k_nope, k_pe, v: attention(*whole(q_nope, q_pe, k_nope, k_pe), v)
 
 
 def reference(q_nope, q_pe, k_nope, k_pe, v):
@@ -182,7 +192,7 @@ BENCH = dict(
     eager_name="flash-2 (SDPA), v padded",
     reference=reference,
     compile=False,
-    peers={"cuDNN (SDPA)": functools.partial(sdpa, "CUDNN_ATTENTION")},
+    peers={"cuDNN (SDPA)": functools.partial(sdpa, "CUDNN_ATTENTION"), "flex, compiled": flex_of_whole_keys},
     passes=["forward", "backward"],
     differentiable=["q_nope", "q_pe", "k_nope", "k_pe", "v"],
     host_shape=(1, 2, 128, 64, 32, 64),

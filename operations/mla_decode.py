@@ -9,6 +9,7 @@ import torch
 
 from academy.formulas.cases import case
 from academy.judge.public import Public
+from operations._attention import flex
 from operations.mla import tame
 
 LESSON = "attention.mla_decode"
@@ -146,6 +147,13 @@ def eager(q, cache, lengths):
     return p @ cache[..., :RANK]
 
 
+def flex_of_one_head(inputs):
+    """All heads of queries share the one head of keys, whose first part is the values."""
+    q, cache = inputs["q"][:, :, None], inputs["cache"][:, None]
+    attention = flex(q, cache, causal=False, scale=OPTIONS["scale"])
+    return lambda q, cache, lengths: attention(q[:, :, None], cache[:, None], cache[:, None, :, :RANK])[:, :, 0]
+
+
 # Of five keys the second new token sees all, the first four; two heads. The table has two pages.
 EXAMPLES = {LESSON: decode_cost(4, 5, 18, 2, 1, 4, small=4 + 8)}
 BENCH = dict(
@@ -155,6 +163,7 @@ BENCH = dict(
     call=lambda function: functools.partial(function, **OPTIONS),
     eager=eager,
     eager_name="PyTorch, absorbed",
+    peers={"flex, compiled": flex_of_one_head},
     timing="graph",
     host_shape=(1, 16, 128),
 )
