@@ -33,26 +33,29 @@ measured with [the lesson's layer](../moe/moe_mlp.py), on the H100 with the fast
 **Eight bits.** The weights stay in float32, and so do their gradients. What is quantized are the operands of the
 products, each time anew. The router and the last product, which makes the logits, aren't: there a small error decides
 between two tokens or two experts. With experts, theirs are computed in bfloat16, too, so eight bits are left for
-attention's products. In this model they have few operations for each number that has to be quantized: weights of
-768 x 768, where the recipes were made for far wider ones.
+attention's products. In this model they have few operations for each number that has to be quantized: the weights are
+1152 x 768 and 768 x 768, and the recipes were made for far wider ones.
 
 **Latents.** A layer of attention keeps 2 x 64 numbers of each head of keys, with three of them 384 a token. Latents are
 256, and 64 more for the positions. That is little less. Large models have 128 heads, and there one vector for all of
-them is what saves. What it costs in training is one more product, which makes keys and values of the latents. It is
-dropped when the model [writes](generate.py), and the cache holds the latents themselves.
+them is what saves. In training it costs more, not less: one more product, which makes a key and a value for each of the
+12 heads; scores of 128 numbers in place of 64, since queries and keys have a part for positions; and 1856 rows of the
+first product in place of 1152. The additional product is dropped when the model [writes](generate.py), and the cache
+holds the latents themselves.
 
 **A state.** Attention keeps every key and value that it has seen. A recurrent layer has one matrix for each head, which
 doesn't grow, so a long text costs as much for each token as a short one. What such a matrix can't do is look up one
-token among thousands, and that is what every fourth layer is for. At 1024 tokens there is little to be gained in time;
-what the page shows is whether it learns as well. In the gated delta rule a head forgets all channels of a key at one
-speed, in Kimi's each at its own. That takes as many gates as there are numbers in the keys of all heads, and another
-row of the projection for each.
+token among thousands, and that is what every fourth layer is for. At 1024 tokens attention has little to do, and a step
+takes [[bench: capstone_options/hybrid/step]] with states in place of [[bench: capstone_options/dense/step]]. What the
+page shows is whether it learns as well. In the gated delta rule a head forgets all channels of a key at one speed, in
+Kimi's each at its own. That takes a gate for each of the 64 channels of each of the 12 heads, also where heads share a
+key, and another row of the projection for each gate.
 
 **Streams.** Every layer reads the same sum, of everything that was added before it. With four streams it reads a
-weighted mean of them, adds to each another share of what it makes of that, and mixes them. At the start the means are
-equal, all shares are 1, and the mixture keeps each stream nearly as it is. So the model begins as the one with a single
-stream, and learns to use four. A layer reads four times as many bytes of them, and does one more product, a thin one of
-24 columns.
+weighted sum of them, adds to each another share of what it makes of that, and mixes them. At the start it reads a
+quarter of each, all shares are 1, and the mixture keeps each stream nearly as it is. So the model begins as the one
+with a single stream, and learns to use four. A layer reads four times as many bytes of them, and does one more product,
+a thin one of 24 columns.
 """
 
 from academy.runtime import checks, script  # missing? Run make in the clone, then .venv/bin/python
@@ -254,7 +257,7 @@ class LatentAttention(torch.nn.Module):
 
 # ## Eight bits in place of the products
 #
-# A block has four products, or with experts two. It passes another `linear` on to its parts.
+# A block has four products, or with experts two; latents make it one more. It passes another `linear` on to its parts.
 class Block(gpt.Block):
     def __init__(self, config, mixer, feed_forward):
         super().__init__(config, mixer, feed_forward)

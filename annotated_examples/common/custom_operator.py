@@ -27,8 +27,9 @@ def opaque(schema, empty):
 
     Args:
         schema: of the operator, such as `"(Tensor x, *, bool inverse) -> Tensor"`. The launcher's defaults are added to
-            it. A compiled call drops keyword arguments that it doesn't name, which are the sizes of tiles. `Tensor(a!)
-            state` is written to, and so are all of `Tensor(a!)[] pads`.
+            it. A compiled call drops keyword arguments that it doesn't name, and the launcher's defaults hold: the
+            sizes of tiles and the like, and in some backward passes `needs`, so that all gradients are computed there.
+            `Tensor(a!) state` is written to, and so are all of `Tensor(a!)[] pads`.
         empty: takes the same arguments and returns empty tensors like the results.
     """
 

@@ -2,8 +2,8 @@ r"""
 # Selecting keys, fast: a guess that can't do harm
 
 [The lesson](../attention/select_keys.py) reads a row twice, makes a key of every score, both times, and keeps a list
-with room for all of them. Here a row is read once, and a score that isn't among the best costs a comparison and a
-masked store.
+with room for all of them. Here a row is read once, and a score that isn't among the best costs a comparison, its part
+of a running sum, and a store that is masked.
 
 A comparison with what? If somebody told us a *bound* that at least 2048 and at most 4096 scores of the row exceed, the
 rest would be easy: write these to a short list, in order, and search in that. Nobody does, but we can guess. Of 2048
@@ -88,7 +88,8 @@ def bound_of(key):
 
 # ## The guess
 #
-# The sample are lines of 32 scores, 128 bytes, which are what memory moves in any case. They lie evenly in the window.
+# The sample are lines of 32 neighbours. Memory comes in sectors of 32 bytes, eight float32 scores, so scores that are
+# read one by one would cost eight times as many bytes. The lines lie evenly in the window.
 # If it isn't longer than the list, there is nothing to guess: no score is at most NaN, so all of them exceed it.
 @triton.jit
 def guess(row, first, V, wanted, ROOM: tl.constexpr, SAMPLE: tl.constexpr, LINE: tl.constexpr):

@@ -5,7 +5,7 @@ The optimizer's step touches every parameter once, and does about fifteen operat
 tensor by tensor, that is a dozen launches for each of several hundred tensors, most of them small: a bias, a norm's
 weight. The launches take longer than the work. So here *one* launch updates all of them. (PyTorch's own `AdamW` has
 both remedies: by default on a GPU each of its operations takes lists of tensors, and with `fused=True` a single kernel
-does the step for such a list.)
+does the whole step, launched for some dozens of tensors at a time.)
 
 [[eq: AW-m]]
 
@@ -173,8 +173,9 @@ def stream_of(tensor):
     return torch.cuda.current_stream(tensor.device) if tensor.is_cuda else None
 
 
-# Which program takes what depends on the lengths alone, and these stay the same. So that table is kept, for the stream
-# that it was copied in: a launch in another stream would not wait for the copy.
+# Which program takes what depends on the lengths alone, and these stay the same. So that table is kept, one for each
+# stream. When the cache drops a table, PyTorch gives its memory to the next tensor of the stream that it was made in,
+# and a launch in another stream might still be reading it.
 @functools.lru_cache(maxsize=16)
 def chunks_of(lengths, CHUNK, device, stream):
     """`chunks`, for tensors of these lengths."""
@@ -365,8 +366,7 @@ class AdamW(InFloat32):
 #
 # Two tensors, of five elements and of two, in chunks of four: three programs. The first step of AdamW has the size of
 # `lr`, whatever the gradient is, unless it is as small as `eps`: both averages are exact after the correction, $g$ and
-# $g^2$. So with gradients of 2
-# and -0.001, `adamw_kernel, pid=0, start=0: updated = [0.9, 0.9, 0.9, 0.9]` and
+# $g^2$. So with gradients of 2 and -0.001, `adamw_kernel, pid=0, start=0: updated = [0.9, 0.9, 0.9, 0.9]` and
 # `adamw_kernel, pid=2, start=0: updated[:2] = [1.1, 1.1]`.
 def EXAMPLE():
     params = [torch.ones(5, device=device.DEVICE), torch.ones(2, device=device.DEVICE)]

@@ -111,6 +111,15 @@ def millions_of_weights():
         return round(sum(weight.numel() for weight in GPT(GPT_124M, None).parameters()) / 1e6)
 
 
+def rows_of(mixer, name):
+    """Of the first weight of a mixer of the large model, and how many numbers its input has."""
+    from annotated_examples.capstone import options
+
+    with torch.device("meta"):
+        config = options.dataclasses.replace(options.GPT_124M, mixer=mixer)
+        return tuple(getattr(options.MIXERS[mixer](config), name).shape)
+
+
 def balance_of_two():
     """The balancing loss where all tokens go to the same two of eight experts."""
     from annotated_examples.moe.router import load_balancing_loss_reference
@@ -130,6 +139,21 @@ def lines_of_a_solution(path):
         ("annotated_examples/capstone/gpt.py", "With {} million parameters", millions_of_weights),
         ("exercises/model/logits.py", "All the model's {} million weights", millions_of_weights),
         ("annotated_examples/capstone/options.py", "and {:g} where two get everything", balance_of_two),
+        (
+            "annotated_examples/capstone/options.py",
+            "the weights are {0[0][0]} x {0[0][1]} and {0[1][0]} x {0[1][1]}",
+            lambda: [rows_of("attention", name) for name in ("qkv", "out")],
+        ),
+        (
+            "annotated_examples/capstone/options.py",
+            "{0[0]} rows of the first product in place of {0[1]}",
+            lambda: [rows_of("latent", "project")[0], rows_of("attention", "qkv")[0]],
+        ),
+        (
+            "annotated_examples/capstone/options.py",
+            "a gate for each of the {0[1]} channels of each of the {0[0]} heads",
+            lambda: rows_of("kda", "step"),
+        ),
         (
             "exercises/sampling/infinite_noise.py",
             "Once in {:.0f} million it is minus infinity",

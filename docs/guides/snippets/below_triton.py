@@ -198,30 +198,32 @@ print(*map(copies_of_a_tile, (64, 128, 256)))  # → (1, 1) (2, 1) (4, 1)
 # --8<-- [end:boxes]
 # --8<-- [start:in_flight]
 @gluon.jit
-def asks_for_two(x_desc, tiles, PRED: gl.constexpr):
+def asks_for_two(x_desc, tiles, COPY_PRED: gl.constexpr, EXPECT_PRED: gl.constexpr):
     buffers = gl.allocate_shared_memory(x_desc.dtype, [2, 8, 64], x_desc.layout)
     full = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     for s in gl.static_range(2):
         mbarrier.init(full.index(s), count=1)
-        mbarrier.expect(full.index(s), x_desc.block_type.nbytes, pred=s < tiles or not PRED)
-        tma_load(x_desc, [s * 8, 0], full.index(s), buffers.index(s), pred=s < tiles or not PRED)
+        mbarrier.expect(full.index(s), x_desc.block_type.nbytes, pred=s < tiles or not EXPECT_PRED)
+        tma_load(x_desc, [s * 8, 0], full.index(s), buffers.index(s), pred=s < tiles or not COPY_PRED)
     for i in range(tiles):
         mbarrier.wait(full.index(i), 0)
 
 
-def simulated(tiles, PRED):
+def simulated(tiles, *PRED):
     from academy import gluon as simulator
 
     try:
-        simulator.simulate(asks_for_two, (1,), described(torch.ones(8 * tiles, 64), [8, 64]), tiles, PRED)
+        simulator.simulate(asks_for_two, (1,), described(torch.ones(8 * tiles, 64), [8, 64]), tiles, *PRED)
     except simulator.GluonError as error:
         return type(error).__name__
     return "nothing is wrong"
 
 
-print(simulated(tiles=2, PRED=False))  # → nothing is wrong
-print(simulated(tiles=1, PRED=False))  # → InFlight
-print(simulated(tiles=1, PRED=True))  # → nothing is wrong
+print(simulated(2, False, False))  # → nothing is wrong
+print(simulated(1, False, False))  # → InFlight
+print(simulated(1, False, True))  # → InFlight
+print(simulated(1, True, False))  # → nothing is wrong
+print(simulated(1, True, True))  # → nothing is wrong
 # --8<-- [end:in_flight]
 # --8<-- [start:versions]
 print(hasattr(tma, "async_load") == (triton.__version__ >= "3.8"))  # → True
