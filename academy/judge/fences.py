@@ -117,17 +117,20 @@ def walled(values: torch.Tensor) -> torch.Tensor:
 def far_apart(values: torch.Tensor) -> torch.Tensor:
     """A copy whose first dimension has a stride of 2³⁰: index 2 wraps around in 32 bits.
 
-    There is as much memory before the first element as behind it, so that a wrapped offset reads zeros. On a CPU only
-    pages that are touched are taken. Raises OSError or RuntimeError where there is no room.
+    There is as much memory before the first element as behind it, so that a wrapped offset reads zeros. Raises OSError
+    or RuntimeError where there is no room.
     """
-    room, strides = (1 << 30) * (2 * len(values) + 2), values.contiguous().stride()
-    if values.device.type == "cpu":
-        lazily = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
-        flat = torch.frombuffer(mmap.mmap(-1, room * values.element_size(), flags=lazily), dtype=values.dtype)
-    else:
-        flat = torch.zeros(room, dtype=values.dtype, device=values.device)
-    start = (1 << 30) * (len(values) + 1)
-    return flat.as_strided(values.shape, (1 << 30, *strides[1:]), start).copy_(values)
+    room, strides = (1 << 30) * (2 * len(values) + 2), (1 << 30, *values.contiguous().stride()[1:])
+    flat = zeros(room, values.dtype, values.device)
+    return flat.as_strided(values.shape, strides, room // 2).copy_(values)
+
+
+def zeros(room: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """So many elements. On a CPU only pages that are touched are taken."""
+    if device.type != "cpu":
+        return torch.zeros(room, dtype=dtype, device=device)
+    lazily = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+    return torch.frombuffer(mmap.mmap(-1, room * dtype.itemsize, flags=lazily), dtype=dtype)
 
 
 def _readable(size: int) -> torch.Tensor:

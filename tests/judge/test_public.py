@@ -1,5 +1,6 @@
 """Every public function is said in operations/, and passes its own judge."""
 
+import functools
 import inspect
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from academy.runtime import device
 from academy.book import facts, layout
 from academy.book.syntax import public_functions
-from academy.judge import elements
+from academy.judge import elements, fences, verdict
 from academy.judge import public as said
 from academy.judge.process import Limits
 from academy.judge.session import MEGABYTES, Given, Session
@@ -52,6 +53,65 @@ def test_hostile_inputs(public, monkeypatch):
 def test_of_the_longest_one_group_is_tried():
     """A name that is met nowhere would cost minutes in every run, and nobody would see it."""
     assert {public.name for public in PUBLIC if "sizes" not in tried(public)} >= set(LONG)
+
+
+class Moved(torch.autograd.Function):
+    """The same numbers elsewhere."""
+
+    @staticmethod
+    def forward(ctx, values, place):
+        return place().copy_(values)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+#: Of one element of those that lie far apart, and whose memory is 12 GB for each of them.
+BYTES = 4 if device.INTERPRET else 2
+
+
+def with_far_rows(function):
+    """Called with copies whose last third of rows begins 2³¹ elements behind the first one, or more: in 32 bits that
+    wraps around, to zeros. All lie in one piece of memory: each has 256 kB of every 4 MB."""
+
+    def call(*given, **named):
+        given = inspect.signature(function).bind(*given, **named).arguments
+        near = {name: x for name, x in given.items() if torch.is_tensor(x) and x.element_size() <= BYTES}
+        near = {name: x for name, x in near.items() if max(x.shape[:-1], default=1) > 1}
+        try:
+            memory, far = fences.zeros(6 * 2**30 * BYTES, torch.uint8, device.DEVICE).untyped_storage(), {}
+        except torch.OutOfMemoryError:
+            pytest.skip("there is no room for it")
+        for number, (name, x) in enumerate(near.items()):
+            dim, strides = next(dim for dim, size in enumerate(x.shape) if size > 1), list(x.contiguous().stride())
+            strides[dim] = -(-(2**31) // ((x.shape[dim] - 1) * 2 // 3 + 1) // 2**22) * 2**22
+            at = 2**31 + number * 2**18 // x.element_size(), x.shape, strides
+            place = functools.partial(torch.empty(0, dtype=x.dtype, device=x.device).set_, memory, *at)
+            far[name] = Moved.apply(x, place) if elements.floating(x) else place().copy_(x)
+        found = function(**given | far)
+        for name, x in near.items() if function.__name__.endswith("_") else ():
+            x.copy_(far[name])
+        return found
+
+    return call
+
+
+#: The last call of each function of which the judge knows no tensor by name: it lays none of those out like that.
+MADE = {str(call.public): call for call in said.calls(more=True) if call.public.subject().maker}
+
+
+@pytest.mark.parametrize("call", MADE.values(), ids=str)
+def test_offsets_beyond_32_bits(call):
+    function, inputs = call.public.function(), call.inputs()
+    upstreams, wanted = (verdict.ones, None) if call.differentiable else (None, ())
+    near, far = (
+        verdict.run(call.called(each), inputs, upstreams, wanted).values for each in (function, with_far_rows(function))
+    )
+    for name, value in near.items():
+        loose = 0.01 * value.abs().max().item() if value.numel() else 0.0  # tiles may be laid out otherwise
+        torch.testing.assert_close(far[name], value, rtol=0.01, atol=0 if device.INTERPRET else loose, equal_nan=True)
+    torch.cuda.empty_cache()
 
 
 @pytest.mark.nightly

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 
 from academy.judge import accuracy
 from academy.judge.elements import in_float64
-from academy.judge.fences import far_apart
 from annotated_examples.recurrences import gated_delta_rule, kda, linear_attention
 from tests.kernels import harness
 from tests.kernels.harness import randn
@@ -94,16 +93,6 @@ def assert_right(function, reference, inputs, ups, *, truth=None, own: Callable 
     for name, value in mine.items():
         accuracy.check(name, value, pytorch[name], exact[name])
     return mine
-
-
-def assert_the_same_far_apart(function, inputs) -> None:
-    """Each token begins 2³⁰ elements behind the one before it."""
-    inputs = {n: x.half() if n in "qkv" else x for n, x in inputs.items()}
-    ups = upstreams(inputs)
-    expected = results(function, inputs, ups)
-    far = {n: far_apart(inputs[n][0])[None] for n in "qkv"}
-    for name, value in results(function, inputs | far, ups).items():
-        assert torch.equal(value, expected[name]), name
 
 
 def packed(lengths, behind=0, layout=lambda values: values, **shape) -> dict:

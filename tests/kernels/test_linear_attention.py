@@ -33,7 +33,7 @@ What compilers got wrong on Hopper (H1 to H11), and what holds each here and in 
     of tiles and numbers of warps that are chosen; `test_chunks_of_all_sizes_compile_right` with those that are asked
     for. The fast versions' are `test_every_width_compiles_right` and `test_chunks_that_are_asked_for`.
 - H7, more than 65,535 programs along an axis: `test_every_grid_has_one_axis`, on a card 70,000 sequences of one token.
-- H8, offsets of 32 bits: `test_offsets_beyond_32_bits`, on a card `test_more_than_2_to_the_31_elements`.
+- H8, offsets of 32 bits: tests/judge/test_public.py, on a card `test_more_than_2_to_the_31_elements`.
 - H9, scans from the end: on a card `test_a_scan_compiles_right` of linear_recurrence, along both axes, in both
     directions, by 1 to 8 warps; of the kernels, `test_both_directions_compile_right` of cumsum, and
     `test_scans_of_both_directions_compile_right` of linear_recurrence.

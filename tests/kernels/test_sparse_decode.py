@@ -1,7 +1,7 @@
 """sparse_decode and to_slots: indices and slots, pages, parts of a list, addresses, errors, mutants.
 
 Of the traps that test_sparse_mla.py numbers: 6, an index for a slot, is `test_the_pages_of_a_sequence`; 1, 2,
-4 and 5 are in the lists of `inputs`; 10 is `far_rows`; 11 is in the formulas.
+4 and 5 are in the lists of `inputs`; 10 is in tests/judge/test_public.py; 11 is in the formulas.
 """
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
@@ -11,9 +11,8 @@ import math
 import pytest
 import torch
 
-from academy.runtime import checks, device
+from academy.runtime import checks
 from academy.judge import accuracy
-from academy.judge.fences import far_apart
 from annotated_examples.attention import sparse_decode as module
 from annotated_examples.common import selected
 from tests.kernels import harness
@@ -114,21 +113,11 @@ def mistaken(module, function):
             assert module.to_slots(changed["indices"], changed["table"], 3)[1, 0, 2] == -2
 
 
-def far_rows(module, function):
-    """Page 2 begins 2³¹ elements behind page 0."""
-    arguments, options = slots_of(module, inputs(B=1, S=9, K=7, dtype=torch.float16)), dict(rank=RANK, scale=0.3)
-    for name in ("cache", "q", "slots"):
-        far = arguments | {name: far_apart(arguments[name])}
-        assert torch.equal(function(**far, **options), function(**arguments, **options)), name
-
-
 def check(module):
     function = small(module)
     right(module, function, inputs(T=3, H=18))
     right(module, function, inputs(B=3, T=1, page_size=7, K=33, E=0), num_splits=5)
     mistaken(module, function)
-    if device.INTERPRET:
-        far_rows(module, function)
 
 
 def test_check_passes():

@@ -11,7 +11,7 @@ The traps of attention to selected keys, and the check or mutant ("…") that ho
 7. Roundings on the way to `ds`: `cancels`, "dp in 16 bits", "each factor of ds in 16 bits".
 8. A log-sum-exp of another base, or without the sink: `check` compares it.
 9. Keys that nobody has selected: `unseen`.
-10. Offsets of 32 bits: `test_far_away`; many queries: `test_grids`.
+10. Offsets of 32 bits: tests/judge/test_public.py; many queries: `test_grids`.
 11. Two tokens in one tile: a program has one.
 12. Rows that aren't there, and strides of another tensor: `test_numbers_of_heads`, `check`, "kv taken for contiguous".
 13. A latent is key and value: the formulas.
@@ -29,7 +29,6 @@ import torch
 
 from academy.runtime import device
 from academy.judge import accuracy
-from academy.judge.fences import far_apart
 from annotated_examples.attention import sparse_mla as module
 from annotated_examples.common import latents, selected
 from annotated_examples.fast import sparse_mla as fast
@@ -360,16 +359,6 @@ def test_grids(monkeypatch):
     long = indices.new_full((2, 2_000_000), -1)
     module.sparse_attention_backward(o[:2], lse[:2], q[:2], kv, long, None, o[:2], lse[:2], 1, 1.0, True)
     assert max(grid[0] for grid in found) > 65_535 and all(size < 65_536 for grid in found for size in grid[1:])
-
-
-@pytest.mark.skipif(not device.INTERPRET, reason="a card reads what isn't there")
-def test_far_away():
-    """Neighbours lie 2³¹ elements apart."""
-    given = inputs(T=3, dtype=torch.float16)
-    expected = module.sparse_attention(**given, rank=RANK, scale=0.3)
-    for name in ("q", "kv", "indices"):
-        changed = given | {name: far_apart(given[name])}
-        assert torch.equal(module.sparse_attention(**changed, rank=RANK, scale=0.3), expected), name
 
 
 @pytest.mark.gpu
