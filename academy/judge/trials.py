@@ -300,7 +300,7 @@ class Plan:
             yield self.trial("upstream gradient of out.sum(), with zero strides", upstream="sum")
             yield self.trial("upstream gradient of zeros", upstream="zero")
             kept = along("apart", results) + along("expanded", results - 1)
-            for layout in ["transposed", "strided", "sliced", *kept]:
+            for layout in ["offset", "transposed", "strided", "sliced", *kept]:
                 yield self.trial(layouts.in_words("upstream gradient", layout), upstream=layout)
 
     def _dtypes(self) -> Iterator[Trial]:

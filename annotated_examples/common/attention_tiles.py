@@ -106,6 +106,11 @@ def fits(x):
     return x.dtype != torch.float32 and x.stride(-1) == 1 and strides_fit and x.data_ptr() % ALIGNMENT == 0
 
 
+# The tensor itself, or a copy that lies so. (`contiguous()` makes none of a contiguous tensor at an odd address.)
+def fitting(x):
+    return x if fits(x) else x.clone(memory_format=torch.contiguous_format)
+
+
 def can_describe(options, *tensors):
     """Whether the fast kernels can take this call."""
     return options.scale > 0 and all(x.numel() and x.shape[-1] <= 128 and fits(x) for x in tensors)

@@ -64,7 +64,7 @@ from annotated_examples.common.attention import (
     store_numbers, store_tile, strided, tile_offsets,
 )  # fmt: skip
 from annotated_examples.common.attention_tiles import (
-    TileSizes, can_describe, constants, describe, fits, key_ranges, load_rows, seen,
+    TileSizes, can_describe, constants, describe, fitting, key_ranges, load_rows, seen,
 )  # fmt: skip
 from annotated_examples.common.constants import LOG2E
 from annotated_examples.common.tile_order import grouped_order
@@ -376,10 +376,7 @@ def attention_backward(
         return lesson.attention_backward(
             do, dlse, q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, o, lse, options, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N
         )  # fmt: skip
-    if do is None:
-        do = torch.zeros_like(o)
-    elif not fits(do):
-        do = do.clone(memory_format=torch.contiguous_format)
+    do = torch.zeros_like(o) if do is None else fitting(do)
     dlse = lse.new_zeros(()).expand(lse.shape) if dlse is None else dlse
     dq, dk, dv = empty_like(o, cu_seqlens_q), empty_like(k, cu_seqlens_k), empty_like(k, cu_seqlens_k)
     delta = empty_like(lse, cu_seqlens_q)

@@ -54,7 +54,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import head, store_numbers
-from annotated_examples.common.attention_tiles import describe, fits, load_rows
+from annotated_examples.common.attention_tiles import describe, fitting, load_rows
 from annotated_examples.common.chunks import (
     between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, inverse_of_system, length_of_parts,
     load_block, load_gates, load_state, new_like, new_state, round_to_tf32, stages_of, state_product, states_between,
@@ -442,7 +442,7 @@ def gated_delta_rule_backward(
     tiles = tiles_of(q, v, BLOCK_T, BLOCK_E)
     T, D, E = (tiles[name] for name in ("BLOCK_T", "BLOCK_D", "BLOCK_E"))
     chunks = cut(q, cu_seqlens, T)
-    do = torch.zeros_like(v) if do is None else do if fits(do) else do.contiguous()
+    do = torch.zeros_like(v) if do is None else fitting(do)
     u, dr = new_like(v, cu_seqlens), new_like(v, cu_seqlens)
     states = states_between(k, new_state(q, v, cu_seqlens), chunks)
     sizes = parts_of(q, v, cu_seqlens, chunks, tiles, LENGTH)

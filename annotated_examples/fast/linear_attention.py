@@ -57,7 +57,7 @@ import triton
 import triton.language as tl
 
 from annotated_examples.common.attention import head, sequence
-from annotated_examples.common.attention_tiles import describe, fits, load_rows
+from annotated_examples.common.attention_tiles import describe, fitting, load_rows
 from annotated_examples.common.chunks import (
     between_sums, chunks_of, contract, cut, decays_of_sums, length_of_parts, load_block, load_gates, load_state,
     new_like, new_state, of_keys, of_queries, stages_of, state_product, states_between, store_block, suits, tensor,
@@ -275,7 +275,7 @@ def linear_attention_backward(
     tiles, dinitial = tiles_of(q, v, BLOCK_T, BLOCK_E), new_state(q, v, cu_seqlens)
     T, D, E = (tiles[name] for name in ("BLOCK_T", "BLOCK_D", "BLOCK_E"))
     chunks, (Hk, H) = cut(q, cu_seqlens, T), (q.shape[1], v.shape[1])
-    do = torch.zeros_like(v) if do is None else do if fits(do) else do.contiguous()
+    do = torch.zeros_like(v) if do is None else fitting(do)
     states = states_between(k, dinitial, chunks)
     dstates, (dq, dk, dv) = torch.empty_like(states), (new_like(x, cu_seqlens) for x in (q, k, v))
     dg = None if g is None else new_like(g, cu_seqlens, torch.float32)

@@ -65,7 +65,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from annotated_examples.attention.flash_attention import attention, flash_attention_reference
 from annotated_examples.common.attention import contract
-from annotated_examples.common.attention_tiles import fits, heads_at_a_time
+from annotated_examples.common.attention_tiles import fitting, heads_at_a_time
 from annotated_examples.common.constants import LN2, LOG2E, LOWEST
 from annotated_examples.common.hopper import described, matrix, programs, tma_load, tma_store
 from annotated_examples.gluon.flash_attention_backward import attention_backward
@@ -353,7 +353,7 @@ def attention_kernel(
 def attention_forward(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, *, BLOCK_N=128, STAGES=2, HEADS=None):
     """`(o, lse)`, as the lesson's launcher: no sinks, no packed sequences. BLOCK_N: keys in a tile, a power of two."""
     checks.power_of_two(BLOCK_N=BLOCK_N, HEADS=HEADS)
-    q, k, v = (x if fits(x) else x.contiguous() for x in (q, k, v))
+    q, k, v = fitting(q), fitting(k), fitting(v)
     (B, H, T, D), (Hk, S) = q.shape, k.shape[1:3]
     o = torch.empty((B, H, T, D), dtype=q.dtype, device=q.device)
     lse = torch.empty((B, H, T), dtype=torch.float32, device=q.device)

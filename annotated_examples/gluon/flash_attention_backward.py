@@ -80,7 +80,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from annotated_examples.attention.flash_attention import attention, attention_forward, flash_attention_reference
 from annotated_examples.common.attention import contract
-from annotated_examples.common.attention_tiles import fits
+from annotated_examples.common.attention_tiles import fitting
 from annotated_examples.common.constants import LOG2E
 from annotated_examples.common.hopper import described, matrix, programs, tma_load, tma_store
 from annotated_examples.common.hopper_sums import pass_turn, tma_add, wait_for_turn
@@ -499,7 +499,7 @@ def attention_backward(
     """
     checks.power_of_two(BLOCK_M=BLOCK_M, HEADS=HEADS)
     do = torch.zeros_like(o) if do is None else do
-    q, k, v, o, do = (x if fits(x) else x.contiguous() for x in (q, k, v, o, do))
+    q, k, v, o, do = (fitting(x) for x in (q, k, v, o, do))
     (B, H, T, D), (Hk, S), causal = q.shape, k.shape[1:3], options.right == 0
     dq = torch.empty((B, H, T, D), dtype=q.dtype, device=q.device)
     dk, dv = (torch.empty((B, Hk, S, D), dtype=q.dtype, device=q.device) for _ in "kv")

@@ -59,7 +59,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )  # fmt: skip
 
 from annotated_examples.attention.sparse_mla import contract, sparse_attention_reference
-from annotated_examples.common.attention_tiles import fits
+from annotated_examples.common.attention_tiles import fitting
 from annotated_examples.common.constants import LOWEST
 from annotated_examples.common.hopper import DTYPES, cp_async, described, matrix, tma_load
 
@@ -294,7 +294,7 @@ def sparse_attention_forward(q, kv, indices, sinks, rank, scale, *, BLOCK_N=64):
     if not o.numel():
         return o, lse
     q, kv, lists = q[None], rows_of(kv), indices if indices.stride(1) == 1 else indices.contiguous()
-    q = q if fits(q) else q.clone(memory_format=torch.contiguous_format)
+    q = fitting(q)
     c, c_pe, p = (
         gl.NVMMASharedLayout.get_default_for([rows, columns], DTYPES[q.dtype])
         for rows, columns in ((BLOCK_N, rank // 2), (BLOCK_N, W - rank), (64, BLOCK_N))

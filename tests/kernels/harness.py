@@ -29,7 +29,7 @@ from academy.judge.compare import (  # noqa: F401
     unchanged,
 )
 from academy.judge.fences import fenced_allocations  # noqa: F401
-from academy.judge.layouts import LAYOUTS, nan_fenced, sliced, strided, transposed  # noqa: F401
+from academy.judge.layouts import LAYOUTS, nan_fenced, offset, sliced, strided, transposed  # noqa: F401
 from academy.judge.mutants import Mutant, assert_caught, code_of, import_source, mutated, upon  # noqa: F401
 from tests import python
 

@@ -195,6 +195,13 @@ def test_what_is_left_to_the_lesson(operation, kind):
     assert all(torch.equal(mine[name], value) for name, value in lesson.items())
 
 
+def test_an_upstream_gradient_at_an_odd_address(operation):
+    """Of a single head it is contiguous as the kernels want it, and no descriptor fits."""
+    inputs = operation.tensors(T=20, Hk=1, H=1, D=16, E=16, dtype=BF16)
+    ups = upstreams(inputs, layout=harness.offset)
+    chunk_cases.assert_right(operation.function, operation.reference, inputs, ups)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float16, BF16], ids=harness.dtype_name)
 @pytest.mark.parametrize("E", [16, 32, 64, 128])

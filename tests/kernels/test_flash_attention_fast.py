@@ -52,7 +52,7 @@ BACKWARD_MUTANTS = [
     Mutant("numbers of the first sequence", "row = (entry * Hk * group + h) * total + start_q", "row = (entry * Hk * group + h) * total"),
     Mutant("scale left out of dq", "dq * scale, offs_m", "dq, offs_m"),
     Mutant("scale left out of dk", "dk * scale, offs_n", "dk, offs_n"),
-    Mutant("upstream gradient with strides of its own goes to the descriptor", "elif not fits(do):", "elif False:", error="AssertionError: base must be 16-byte aligned"),
+    Mutant("upstream gradient with strides of its own goes to the descriptor", "else fitting(do)", "else do", error="AssertionError: base must be 16-byte aligned"),
 ]  # fmt: skip
 
 SHARED_MUTANTS = [

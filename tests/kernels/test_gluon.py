@@ -263,6 +263,7 @@ def test_attention_of_tokens_before_heads_and_of_rows_that_no_descriptor_fits():
         [drawn(1, 2, 40, 65)[..., 1:] for _ in "qkv"],
         [drawn(1, 2, 64, 40).transpose(2, 3) for _ in "qkv"],
         [harness.nan_fenced(drawn(1, 2, 40, 64)) for _ in "qkv"],
+        [harness.offset(drawn(1, 2, 40, 64)) for _ in "qkv"],
     ):
         o, lse = flash_attention.flash_attention(q, k, v, **wanted)
         theirs = flash_attention.flash_attention_reference(q, k, v, **wanted)
@@ -313,6 +314,7 @@ def test_scores_far_below_zero_and_rows_that_no_descriptor_fits():
     dlse = drawn(1, 1, 1, dtype=torch.float32).expand(1, 2, 40)
     assert_gradients(flash_attention_backward, q, k, v, do, dlse, True)
     assert_gradients(flash_attention_backward, q, k, v, do[..., :1].expand(1, 2, 40, 64), None, True)
+    assert_gradients(flash_attention_backward, *map(harness.offset, (q, k, v, do)), None, True)
 
 
 @SIMULATED
