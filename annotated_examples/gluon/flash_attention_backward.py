@@ -22,14 +22,12 @@ Five would do: S, dP, dV, dK and dQ. Here a program has a tile of keys and keeps
 its part of dQ has to be added to a sum in memory, to which the tiles of all the other keys add, too. Two things make
 that cheap:
 
-- **The TMA unit adds.** A tile of dQ goes through shared memory, and Hopper's TMA unit adds it to global memory. None
-  of the threads that compute has to carry it.
+- **The TMA unit adds** a tile of dQ from shared memory to global memory. No thread that computes has to carry it.
 - **Everyone has a turn.** The sum of floats depends on the order. So the tiles of keys add in theirs: first tile 0,
   then tile 1, and so on, for each tile of queries. A counter says whose turn it is. Every call gives the same bits.
 
-Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first. The one
-warp that adds waits, while the groups compute the next step. A program whose turn is far off waits once, at its first
-steps. After that it runs behind the others, and its turn has come when it needs it.
+Would that not make them wait for each other? Hardly. All walk along the queries from the last to the first. A program
+whose turn is far off waits at its first steps. After that it runs behind the others, and its turn has come in time.
 
 [[figure: below/sums_in_turn]]
 
@@ -41,11 +39,12 @@ steps. After that it runs behind the others, and its turn has come when it needs
 | `ds_full` | both groups, when their dS is written | both groups, before dQ |
 | `dq_empty` | the adding warp, when dQ has been read | the groups, before they write the next dQ |
 
-**What it costs.** A step has 64 queries and 128 keys, and heads of 128 numbers: five products of 2 · 64 · 128 · 128
-operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven would take 3584.
+[[figure: below/backward_phases]]
 
-**What it takes in memory.** The sums for dQ are float32 and need memory of their own, 4 · D bytes for each query, until
-the call is over. Besides o, the log-sum-exp and the gradients, the kernels in Triton hold one number for each query.
+**What it costs.** A step has 64 queries and 128 keys, and heads of 128 numbers: five products of 2 · 64 · 128 · 128
+operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven would take 3584. Shared memory is full:
+64 KB of keys and values, three stages of 32 KB with queries and upstream gradients, 32 KB of dS and 32 of dQ are 224 of
+227 KB. The sums for dQ are float32 and lie in global memory until the call is over, 4 · D bytes for each query.
 
 **Measured on an H200**, in one run, with batch 4, 16 heads, 4096 tokens and heads of 128 numbers:
 
@@ -62,9 +61,8 @@ the call is over. Besides o, the log-sum-exp and the gradients, the kernels in T
 heads of 64 numbers and 1024 tokens, causal, it takes [[bench: flash_attention:causal/16x16x16x1024x64/backward/ms]],
 and cuDNN [[bench: flash_attention:causal/16x16x16x1024x64/backward/cuDNN (SDPA).ms]].
 
-**Without a GPU** it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
-
 **Contract.** As [flash_attention](flash_attention.py), whose autograd takes it. The log-sum-exp may have no gradient.
+Without a GPU it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -275,15 +273,17 @@ def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
         return gl.where(keys < S, s, -float("inf"))
 
 
-# A group of four warps, `W`, has 64 of the 128 keys. Its scores, **Sᵀ = K Qᵀ**, and **dPᵀ = V dOᵀ** are issued
-# together. While the second is being computed, the first becomes P. P is a left factor in registers of **dV = Pᵀ dO**,
-# and dS one of **dK = dSᵀ Q**.
+# [[figure: below/backward_step]]
 #
-# And **dQ = dS K**? It is a sum over all 128 keys, so it needs dS of both groups. Each writes its own to shared memory,
-# and waits for the other's. Then each computes half of the columns of dQ, from all keys. There are two pairs of buffers
-# for dS: one group may already write the next one, while the other still reads this.
+# A group of four warps, `W`, has 64 of the 128 keys, a row of S = K Qᵀ for each. So P and dS, the transposed of those
+# in the formulas, lie in registers as a left factor has to: for **dV**, a sum of P dO, and **dK**, one of dS Q. All
+# other factors are in shared memory. A product is waited for as late as possible. While dP = V dOᵀ is being computed, S
+# becomes P; beside dV goes the arithmetic of dS, and dQ is stored while dK is still being computed.
 #
-# Products are waited for in the order of their issue, dV, dQ, dK: so dQ is stored while dK is still being computed.
+# **dQ**, dSᵀ K, is a sum over all 128 keys, so it needs dS of both groups. Each stores its own in shared memory,
+# arrives at `ds_full`, and waits for the other. Then each computes half of the columns of dQ, from all keys. There are
+# two pairs of buffers for dS, for even steps and odd ones: one group may write the next while the other still reads
+# this. Why not three? No group is two steps ahead, because the phase of the step between needs an arrival of both.
 #
 # [Of the two fences](tile_copy.py) the first is for the tensor cores, which read dS, the last for the TMA unit, which
 # reads dQ. Right before a wait for products it would make the assembler of CUDA 12.8 (Triton 3.6 and 3.7) crash.
@@ -475,8 +475,8 @@ def attention_backward_kernel(
 
 # ## The launcher
 #
-# Heads of 64 numbers have half as large sums, and room for tiles of 128 queries. What fills shared memory decides how
-# many stages there are. Without a mask two heads at a time are best, or four of 64 numbers; we don't know why.
+# Heads of 64 numbers have half as large sums, and room for two stages of 128 queries. Without a mask two heads
+# at a time are best, or four of 64 numbers; we don't know why.
 TILES = {64: (128, 2, 4), 128: (64, 3, 2)}
 
 

@@ -55,8 +55,8 @@ def kda_step_reference(state, q, k, v, g, beta, *, scale=None, slots=None):
 # ## The kernel
 #
 # A program has one head of one row, and `BLOCK_E` columns of its state, which stays in registers from the load to the
-# store. Gates are a vector of as many numbers as the state has rows, and are loaded like the key. Nothing is rounded on
-# the way: the difference of a value and what a rounded state answers would be that rounding.
+# store. Gates are a vector of as many numbers as the state has rows, and are loaded like the key. Nothing is rounded to
+# 16 bits on the way: the difference of a value and what a rounded state answers would be that rounding.
 @triton.jit
 def kda_step_kernel(
     q_tensor, k_tensor, v_tensor, g_tensor, beta_tensor,  # (pointer, strides) as of one token: (B, heads, 1, width)

@@ -384,3 +384,103 @@ def sums_in_turn():
         f"{', '.join(map(str, ends[:-1]))} and {ends[-1]}: the waits cost the steps {sum(late)} units in all.",
         [panel],
     )
+
+
+#: What a group's threads do in a step, and the products that they issue. A wait names the product that it is for.
+STEP = (
+    ("wait full: q, do", ()),
+    ("issue S, dP", ("S", "dP")),
+    ("wait", "S"),
+    ("P = exp2(S - lse)", ()),
+    ("issue dV", ("dV",)),
+    ("wait", "dP"),
+    ("dS = P (dP - delta)", ()),
+    ("store dS, fence", ()),
+    ("arrive ds_full", ()),
+    ("wait ds_full", ()),
+    ("issue dQ, dQ, dK", ("dQ", "dQ", "dK")),
+    ("wait", "dV"),
+    ("wait dq_empty", ()),
+    ("wait", "dQ"),
+    ("store dQ", ()),
+    ("wait", "dK"),
+    ("fence, arrive done", ()),
+)
+
+
+def step_of_products() -> tuple[list[tuple[str, int]], dict[str, tuple[int, int]]]:
+    """Lines of a step, each with how many products are in flight after it; when each product is issued and waited for."""
+    flying, lines, spans = [], [], {}
+    for line, (words, products) in enumerate(STEP):
+        if words == "wait":  # products end in the order of their issue
+            done = len(flying) - flying[::-1].index(products)
+            spans |= {name: (spans[name][0], line) for name in flying[:done]}
+            flying = flying[done:]
+            words = f"wait({len(flying)}): {products}"
+        else:
+            spans |= {name: (line, line) for name in products}
+            flying = [*flying, *products]
+        lines.append((words, len(flying)))
+    return lines, spans
+
+
+@picture
+def backward_step():
+    lines, spans = step_of_products()
+    high, left, wide = 21, 170, 38
+    panel = Panel(44 + high * len(lines))
+    panel.text(0, 32, "a group's threads", "small")
+    for column, name in enumerate(spans):
+        panel.text(left + wide * column + wide / 2 - 2, 32, name, "small", "middle")
+    for line, (words, _) in enumerate(lines):
+        top = 40 + high * line
+        own = "p" if words.startswith("wait") else "g" if "arrive" in words else "off" if "issue" in words else "a"
+        panel.box(0, top, 160, high - 2, own)
+        panel.text(6, top + 14, words, "mono small")
+    for column, (begun, ended) in enumerate(spans.values()):
+        top = 40 + high * begun
+        panel.box(left + wide * column, top + high / 2, wide - 4, high * (ended - begun), "b")
+    waits = [words for words, _ in lines if "(" in words and words.startswith("wait")]
+    return Picture(
+        "One step of a group, line by line, from top to bottom; not to scale. Left: what its threads do. Right, blue: its products, "
+        "from the line that issues them to the one that waits for them. wait(n) returns when at most n are still in flight, and "
+        "they end in the order of their issue. dQ is two products, one for each group's half of the keys. S and dQ are scores and "
+        "gradient of this step; dV and dK are sums of all steps.",
+        f"{len(lines)} lines of a step. " + ". ".join(words for words, _ in lines) + ". In flight are never more than "
+        f"{max(count for _, count in lines)} products, and {len(waits)} waits are for products.",
+        [panel],
+    )
+
+
+@picture
+def backward_phases():
+    steps, stages, wide, left = 7, 3, 34, 120
+    rows = (
+        ("full, done", "groups, adding warp", lambda i: i // stages),
+        ("done", "loading warp, refills", lambda i: i // stages - 1),
+        ("ds_full", "groups", lambda i: i),
+        ("dq_empty", "groups, for dQ before", lambda i: i - 1),
+    )
+    panel = Panel(86 + 44 * len(rows))
+    for name, top, words in (("step i", 18, lambda i: i), (f"stage, i % {stages}", 40, lambda i: i % stages)):
+        panel.text(0, top + 14, name, "small")
+        for i in range(steps):
+            panel.text(left + wide * i + wide / 2 - 2, top + 14, words(i), "small", "middle")
+    said = []
+    for row, (name, who, phase_of) in enumerate(rows):
+        top = 64 + 44 * row
+        panel.text(0, top + 14, name, "mono small")
+        panel.text(0, top + 30, who, "tiny")
+        phases_of = [phase_of(i) for i in range(steps)]
+        for i, phase in enumerate(phases_of):
+            kind, words = ("off", "at once") if phase < 0 else ("b" if phase & 1 else "a", phase)
+            panel.box(left + wide * i, top, wide - 3, 24, kind, "" if phase < 0 else words)
+        said.append(f"{name} by {who}: {', '.join('at once' if phase < 0 else str(phase) for phase in phases_of)}")
+    return Picture(
+        f"Which phase a wait of step i is for, with {stages} stages. Amber: parity 0. Blue: parity 1. Grey: the phase before the "
+        "first, which has parity 1, so the wait returns at once. full and done have a barrier for each stage, and a phase for "
+        f"each use of it: step {stages} is the second use of stage 0. ds_full and dq_empty are single barriers, with a phase "
+        "for each step.",
+        f"{steps} steps. Phases that are waited for: " + "; ".join(said) + ".",
+        [panel],
+    )

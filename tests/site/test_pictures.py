@@ -201,3 +201,10 @@ def test_copies_have_the_words(site):
 if __name__ == "__main__":
     for page, shown in pages().items():
         print(f"{page:60} {', '.join(shown) or '-'}")
+
+
+def test_the_waits_of_a_step_are_the_kernel_s(scripts):
+    lines, _ = scripts("below").step_of_products()
+    drawn = re.findall(r"wait\((\d)\): (\w+)", "\n".join(words for words, _ in lines))
+    kernel = (ROOT / "annotated_examples/gluon/flash_attention_backward.py").read_text("utf-8")
+    assert [(n, name.lower()) for n, name in drawn] == re.findall(r"warpgroup_mma_wait\((\d), deps=\((\w+),", kernel)
