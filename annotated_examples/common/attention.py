@@ -121,7 +121,7 @@ def scale_and_cap(s, scale, softcap: tl.constexpr):
 # tensor, and a row without a key gets −∞. `weights` subtracts it in two parts, of which the first difference is exact
 # for the keys that count. In 16 bits P is rounded to 16 bits anyway.
 @triton.jit
-def log_sum_exp(row_max, row_sum, lse_tensor):
+def log_sum_exp(row_max, row_sum, lse_tensor):  # (rows,), (rows,); (pointer, strides) of (B, H, T)
     lse = row_max.to(lse_tensor[0].dtype.element_ty) + tl.log(row_sum)
     return tl.where(row_sum == 0.0, -float("inf"), lse)
 
