@@ -135,10 +135,10 @@ def alignment(N, stride, VECTOR):
 
 # ## 3. A sum for each vector
 #
-# What was slow? The maximum of a chunk needs all threads of the program, so they wait for each other: twice in every
-# chunk, once for the maximum and once for the sum. Here every vector of a chunk has its own largest number so far and
-# its own sum, merged online, [[tag: SM-online]], as the lesson does for the whole row. A thread has a few vectors to
-# itself, and doesn't wait for other threads until the end of the row.
+# What was slow? The maximum of a chunk needs all threads of the program, and so does the sum. So they wait for each
+# other in every chunk, several times for each of the two. Here every vector of a chunk has its own largest number so
+# far and its own sum, merged online, [[tag: SM-online]], as the lesson does for the whole row. A thread has a few
+# vectors to itself, and doesn't wait for other threads until the end of the row.
 @triton.jit
 def online_update(vector_max, vector_sum, x):
     new_max = tl.maximum(vector_max, tl.max(x, axis=1))

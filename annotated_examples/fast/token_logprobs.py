@@ -6,9 +6,9 @@ bytes, and waits less for anything else.
 
 **What it costs.** With 8192 tokens and a vocabulary of 151936 the logits are 2.5 GB in bfloat16: one such pass forward,
 two backward. What stands between the lesson and the speed of a copy are instructions and waiting. In each block, all
-threads of the lesson's program wait for each other three times, for the maximum and two sums; backward, each
-probability is a quotient. Here each thread has sums of its own, and backward a row's numbers are folded into two, so
-that nothing is divided for an entry. On an H200 forward takes [[bench: token_logprobs/8192x151936/forward/ms]],
+threads of the lesson's program wait for each other several times for each of three: the maximum and two sums. Backward,
+each probability is a quotient. Here each thread has sums of its own, and backward a row's numbers are folded into two,
+so that nothing is divided for an entry. On an H200 forward takes [[bench: token_logprobs/8192x151936/forward/ms]],
 [[bench: token_logprobs/8192x151936/forward/share]] of the speed of a copy, and
 [[bench: token_logprobs/8192x151936/forward+backward/ms]] with the backward pass,
 [[bench: token_logprobs/8192x151936/forward+backward/share]]. The lesson takes

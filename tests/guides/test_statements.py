@@ -48,6 +48,13 @@ def test_a_limit_without_its_number_is_noticed():
     assert unmeasured("so memory is the limit: [[bench: a/2x2/forward/share]]") == []
 
 
+@pytest.mark.parametrize("path", layout.kernels(ROOT), ids=lambda path: layout.module_name(ROOT, path))
+def test_no_reduction_is_said_to_be_one_wait(path):
+    """Compiled, each is several barriers where a program has more than a warp."""
+    counted = r"wait for each other\W+(once|twice|(two|three|four) times)"
+    assert not re.search(counted, said(path))
+
+
 def test_quotients_by_the_product_of_gates_overflow_before_they_are_nan():
     gates, x = torch.full((400,), 0.5), torch.ones(400)
     product = gates.cumprod(0)

@@ -1,7 +1,7 @@
 r"""# A sum for each vector
 
 **What was slow?** The maximum and the sum of a chunk need all threads of the program. So the threads wait for each
-other, twice in every chunk.
+other in every chunk, several times for each of the two.
 
 **What changes?** Each vector of a chunk keeps its own largest score and its own sum. A vector belongs to one thread,
 and no thread waits for another until the row is done. Then all sums are merged, once.
