@@ -191,7 +191,7 @@ def mla_attention_queries_kernel(
 # ## Backward for the keys and values
 #
 # Who adds up `dk_pe`? Every head contributes to it, [[tag: MLA-dE]]. If each head's program added to the same numbers,
-# the order would change from run to run, and with it the last bits. Here a program owns a tile of keys and goes through
+# the order could change from run to run, and with it the last bits. Here a program owns a tile of keys and goes through
 # **eight heads** one after the other. `dk_pe` is a sum in one place in one order, while `dk` and `dv` start again with
 # each head. The sums of eight are stored, and added up by the launcher.
 #

@@ -21,8 +21,8 @@ its list, and of those there is no list:
 Who adds this up? There are two answers here. The default is a fixed order, as in [the indexer's loss](indexer_loss.py):
 each query writes a float32 row for each of its keys, a stable sort puts the rows of a key side by side, and a program
 for each key adds them up. The same bits come out each time. With `deterministic=False` the programs of the queries add
-to the keys' gradients directly, by atomics, in whatever order they come. That saves the rows, and the last bits change
-from run to run.
+to the keys' gradients directly, by atomics, in whatever order they come. That saves the rows, and the last bits may
+change from run to run.
 
 [[figure: selected/traffic]]
 

@@ -23,7 +23,7 @@ kernel added the two, it would write the sum and the norm would read it again: 1
 handful of operations per element, so memory sets the limit. At 32768 rows of 4096, on an H200, these kernels reach
 [[bench: rmsnorm/32768x4096/forward/lesson.share]] of that limit forward and
 [[bench: rmsnorm/32768x4096/backward/lesson.share]] backward, where `dy` and `x` are read once along the rows and once
-more down the columns. [The fast version](../fast/rmsnorm.py) reads them once.
+more down the columns. [The fast version](../fast/rmsnorm.py) reads them once where a row fits into registers.
 
 **Contract.** `x` is float32, float16 or bfloat16, with any shape and any strides. Rows lie along its last dimension and
 may have any length below 2³¹ − 2¹⁴. `residual` has the shape and dtype of `x`. `weight` is a vector as long as a row,

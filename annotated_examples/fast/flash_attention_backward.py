@@ -35,7 +35,7 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens:
    which are computed once per row.
 3. Both kernels compute the scores and the gradients of the probabilities: seven products where five would do. One
    kernel makes five if each tile of keys adds its part of dQ to a sum in memory. The additions come in any order, so
-   the last bits differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. So two
+   the last bits may differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. So two
    kernels are the default; `attention_backward(…, deterministic=False)` is there to be tried.
 4. cuDNN stays ahead of two kernels. Without a mask it computes at
    [[bench: flash_attention:full/4x16x16x4096x128/backward/cuDNN (SDPA).rate]]. Seven products in its time would take

@@ -148,7 +148,7 @@ def rows_kernel(
 # ## Every token collects its rows
 #
 # [[tag: ME-o]], in the order of the slots, in float32, and rounded once. If rows were *added* to their tokens instead,
-# with atomics, the order would be another one each time, and so would the last bits. `position` is `order` the other
+# with atomics, the order could be another one each time, and so could the last bits. `position` is `order` the other
 # way round: the row of each slot. A dropped slot's row comes after the last expert's: nothing was computed there, and
 # nothing is read.
 @triton.jit

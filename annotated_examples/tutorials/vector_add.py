@@ -96,7 +96,8 @@ def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):  # three v
 # each other in memory. A tensor for which that is true isn't copied.
 #
 # Why 1024? Divided among 128 threads, that is eight elements for each: in float32 two loads of 16 bytes, the most that
-# one load instruction of a thread fetches on an H200. (Blackwell has one of 32 bytes, too.)
+# one load instruction of a thread fetches on an H200. (Blackwell has one of 32 bytes, too.) That needs a length that
+# is a multiple of 16. With another one the mask might cut a load in two, and each element is a load of its own.
 #
 # `@replayed` doesn't change the result. On a GPU this function takes longer than its kernel, if the vectors are short.
 # So `@replayed` notes what it launches, and launches the same for the next vectors of this kind, without running it:

@@ -1,8 +1,8 @@
 """# A sum in any order
 
-Floats that are added in another order give another sum, so atomics change the last bits from run to run. Whole numbers
-don't, as long as they fit. So a gradient could be added up in whole numbers: each part is rounded to a multiple of
-2⁻²⁰ first.
+Floats that are added in another order give another sum, so with atomics the last bits may change from run to run. Those
+of whole numbers don't, as long as they fit. So a gradient could be added up in whole numbers: each part is rounded to a
+multiple of 2⁻²⁰ first.
 
 Write `total(parts)`: round each float of the list `parts` to the nearest multiple of 2⁻²⁰, as Python's `round` does it,
 add these up as whole numbers, and return the sum as a float.
