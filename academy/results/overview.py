@@ -9,7 +9,7 @@ from academy.book import facts
 from academy.results import store
 from academy.results.figures import OURS, Pass, between, passes, results
 from academy.results.pages import PASS_NAMES, above_the_limit, by_variant, figure, kinds, providers_of
-from academy.results.plots import SERIES, Limit, Series, dots
+from academy.results.plots import MARKS, Limit, Series, dots
 from academy.results.tables import Table
 
 
@@ -60,7 +60,7 @@ def overview(records: list[dict], device: str) -> list[str]:
         if shares:
             drawn[which] = list(found), shares
     # A provider that a pass lacks keeps its place: the same mark means the same provider in every picture.
-    names = list(dict.fromkeys(name for _, shares in drawn.values() for name in shares))[: len(SERIES)]
+    names = list(dict.fromkeys(name for _, shares in drawn.values() for name in shares))[: len(MARKS)]
     for which, (rows, shares) in drawn.items():
         series = [Series(name, [shares.get(name, {}).get(row) for row in rows]) for name in names]
         text = f"{PASS_NAMES[which]}: share of the limit, each operation's middle case"

@@ -1,28 +1,35 @@
 """Plots of results as SVG that follows the page's colours, light or dark, and reads aloud.
 
-matplotlib draws with placeholder colours; they are exchanged for CSS variables (`--bench-0` … in the site's style
-sheet), so one SVG serves both schemes. Text stays text. A plot is drawn twice, for a wide window and for a phone; the
-style sheet shows one of them. Every point says what it stands for; `bench.js` shows it beside all others of its row,
-and shows a series alone when its entry of the legend is pressed. A table with the numbers follows each plot.
+Colours are CSS variables (`--bench-0` … in the site's style sheet), so one SVG serves both schemes. Text stays text. A
+plot is drawn twice, for a wide window and for a phone; the style sheet shows one of them. Every point says what it
+stands for; `bench.js` shows it beside all others of its row, and shows a series alone when its entry of the legend is
+pressed. A table with the numbers follows each plot.
 """
 
 from __future__ import annotations
 
 import html
-import io
 import itertools
 import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-#: Placeholders, and what they become.
-INK, GRID = "#010101", "#020202"
-SERIES = [f"#0303{i:02x}" for i in range(8)]
-MARKERS = "osD^vPX*"
+#: Outlines of marks, 10 across.
+MARKS = [
+    "M-5 0A5 5 0 1 1 5 0A5 5 0 1 1-5 0Z",
+    "M-5-5H5V5H-5Z",
+    "M0-7 7 0 0 7-7 0Z",
+    "M0-5 5 5H-5Z",
+    "M0 5-5-5H5Z",
+    "M-1.7-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",
+    "M-2.5-5 0-2.5 2.5-5 5-2.5 2.5 0 5 2.5 2.5 5 0 2.5-2.5 5-5 2.5-2.5 0-5-2.5Z",
+    "M0-5 1.12-1.55 4.76-1.55 1.82.59 2.94 4.05 0 1.91-2.94 4.05-1.82.59-4.76-1.55-1.12-1.55Z",
+]
+#: Points in an inch; a plot's unit.
+INCH = 72
 #: Inches of a character in a label, of a line of it, and of a mark.
 CHARACTER, LINE, MARK = 0.085, 0.175, 0.1
 #: Bars that differ by more than this have a logarithmic axis: the short ones would not be seen.
@@ -58,6 +65,10 @@ class Series:
         return f", {self.notes[row]}" if self.notes and self.notes[row] else ""
 
 
+#: Heading of the readout and unit of the values, of each row.
+Rows = Sequence[tuple[str, str]]
+
+
 @dataclass(frozen=True)
 class Limit:
     """A named line across the rows of `dots`: copy speed, at 100 %."""
@@ -89,13 +100,9 @@ class Plot:
         return f"{legend}<div {kind}{told}>{self.svg}</div>"
 
 
-def _plot(drawn: Callable[[Size], tuple[Any, Any]], name: str, title: str, series: list[Series], rows=()) -> Plot:
-    """Both sizes; `rows`: (heading of the readout, what a value's unit is) of each row."""
-    said = [
-        [(row, f"{line.name}, {rows[row][0]}: {value:.3g} {rows[row][1]}") for row, value in line.known()]
-        for line in (series if rows else ())
-    ]
-    svgs = [_svg(drawn(size), name, title, size, said) for size in SIZES]
+def _plot(drawn: Callable[[Size], _Drawing], name: str, title: str, series: list[Series], rows: Rows = ()) -> Plot:
+    """Both sizes."""
+    svgs = [drawn(size).svg(name, title) for size in SIZES]
     told = [
         [heading, *(f"{s.values[row]:.3g} {unit}{s.note(row)}" if s.values[row] is not None else "" for s in series)]
         for row, (heading, unit) in enumerate(rows)
@@ -117,10 +124,10 @@ def dots(
 ) -> Plot:
     """One row per label, one mark per series: for shapes that have no common scale. `words`: the labels in words."""
     rows = [(text, unit) for text in words or labels]
-    return _plot(lambda size: _dots(size, labels, series, unit, limit), name, title, series, rows)
+    return _plot(lambda size: _dots(size, labels, series, rows, limit), name, title, series, rows)
 
 
-def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit: Limit | None) -> tuple[Any, Any]:
+def _dots(size: Size, labels: list[str], series: list[Series], rows: Rows, limit: Limit | None) -> _Drawing:
     labels = _wrapped(labels, size)
     most = max([v for s in series for v in s.values if v is not None] + [limit.value if limit else 0]) * 1.04 or 1
     room = size.width - _left(labels) - RIGHT
@@ -131,20 +138,21 @@ def _dots(size: Size, labels: list[str], series: list[Series], unit: str, limit:
     ]
     tops = [0.0, *itertools.accumulate(heights)]
     middles = [top + height / 2 for top, height in zip(tops, heights)]
-    figure, axes = _axes(0.62 + tops[-1] + (0.2 if limit else 0), size, labels, named=bool(limit))
-    for index, line in enumerate(series):
-        if known := [(value, middles[row] + MARK * lanes[row][index]) for row, value in line.known()]:
-            axes.plot(*zip(*known), **_style(index), linestyle="", zorder=10 - index, clip_on=False)
-    axes.set_yticks(middles, labels)
-    axes.set_ylim(tops[-1], 0)
-    axes.set_xlabel(unit)
-    axes.set_xlim(0, most)
-    axes.grid(True, axis="both", color=GRID, linewidth=0.8)
+    drawing = _Drawing(size, 0.62 + tops[-1] + (0.2 if limit else 0), labels, above=0.3 if limit else 0.1)
+    x = drawing.x(Axis(0, most), rows[0][1] if rows else "")
+    drawing.rows(labels, middles, lined=True)
     if limit:
-        axes.axvline(limit.value, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-        side = "right" if limit.value > most / 2 else "left"
-        axes.text(limit.value, -0.03, limit.name, ha=side, va="bottom", color=INK, fontsize=8.5)
-    return figure, axes
+        at, side = x(limit.value), "end" if limit.value > most / 2 else "start"
+        drawing.add(
+            f'<path stroke="currentColor" stroke-dasharray="4 3" d="M{at:.1f} {drawing.top:.1f}V{drawing.bottom:.1f}"/>'
+        )
+        drawing.text(at, drawing.top - 3, limit.name, side, ' font-size="8.5"')
+    for index, line in reversed([*enumerate(series)]):
+        places = [
+            (x(value), drawing.top + INCH * (middles[row] + MARK * lanes[row][index])) for row, value in line.known()
+        ]
+        drawing.points(index, line, places, rows)
+    return drawing
 
 
 def _inches(value: float | None, scale: float) -> float | None:
@@ -181,20 +189,20 @@ def lines(
 ) -> Plot:
     """Lines over a size. `log`: a logarithmic axis of values, which are above 0."""
     rows = [(f"{x_name} {x:g}", unit) for x in xs]
-    return _plot(lambda size: _lines(size, xs, x_name, series, unit, log), name, title, series, rows)
+    return _plot(lambda size: _lines(size, xs, x_name, series, rows, log), name, title, series, rows)
 
 
-def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], unit: str, log: bool) -> tuple[Any, Any]:
-    figure, axes = _axes(3.4, size)
-    for index, line in enumerate(series):
-        known = [(x, value) for x, value in zip(xs, line.values) if value is not None]
-        if known:
-            axes.plot(*zip(*known), **_style(index, size=4), linewidth=1.6, zorder=10 - index)
-    axes.set_xlabel(x_name)
-    axes.set_ylabel(unit)
-    axes.set_yscale("log") if log else axes.set_ylim(bottom=0)
-    axes.grid(True, color=GRID, linewidth=0.8)
-    return figure, axes
+def _lines(size: Size, xs: list[float], x_name: str, series: list[Series], rows: Rows, log: bool) -> _Drawing:
+    drawing = _Drawing(size, 3.4)
+    known = [(xs[row], value) for line in series for row, value in line.known()] or [(1.0, 1.0)]
+    (first, last), (least, most) = ((min(some), max(some)) for some in zip(*known))
+    margin = (last - first or 1) / 20
+    x = drawing.x(Axis(first - margin, last + margin), x_name)
+    y = drawing.y(Axis(least / 1.1, most * 1.1, True) if log else Axis(0, most * 1.05 or 1), rows[0][1] if rows else "")
+    for index, line in reversed([*enumerate(series)]):
+        places = [(x(xs[row]), y(value)) for row, value in line.known()]
+        drawing.points(index, line, places, rows, diameter=4, joined=True)
+    return drawing
 
 
 def bars(name: str, title: str, labels: list[str], series: list[Series], unit: str) -> Plot:
@@ -202,30 +210,25 @@ def bars(name: str, title: str, labels: list[str], series: list[Series], unit: s
     return _plot(lambda size: _bars(size, labels, series, unit), name, title, series)
 
 
-def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> tuple[Any, Any]:
+def _bars(size: Size, labels: list[str], series: list[Series], unit: str) -> _Drawing:
     labels, count = _wrapped(labels, size), max(len(series), 1)
     heights = [max(0.3 * count, LINE * (label.count("\n") + 1) + 0.1) for label in labels]
     tops = [0.0, *itertools.accumulate(heights)]
     middles = [top + height / 2 for top, height in zip(tops, heights)]
-    figure, axes = _axes(0.62 + tops[-1], size, labels)
-    values = [value for line in series for value in line.values if value]
-    axes.set_xlabel(unit)
-    if values and max(values) > MOST_LINEAR * min(values):
-        axes.set_xscale("log")
-        axes.set_xlim(*_ends(values, size.width - _left(labels) - RIGHT, log=True))
-        axes.set_xlabel(f"{unit}, logarithmic")
-    elif values:
-        axes.set_xlim(*_ends(values, size.width - _left(labels) - RIGHT, log=False))
+    drawing = _Drawing(size, 0.62 + tops[-1], labels)
+    values = [value for line in series for value in line.values if value] or [1.0]
+    log = max(values) > MOST_LINEAR * min(values)
+    axis = Axis(*_ends(values, size.width - _left(labels) - RIGHT, log), log)
+    x = drawing.x(axis, f"{unit}, logarithmic" if log else unit)
+    drawing.rows(labels, middles)
     for index, line in enumerate(series):
-        rows = [middle + 0.27 * (index - (count - 1) / 2) for middle in middles]
-        found = axes.barh(rows, [value or 0 for value in line.values], 0.24, color=SERIES[index], zorder=2)
-        told = axes.bar_label(found, [_barred(value) for value in line.values], padding=4, color=INK)
-        for drawn in (*found.patches, *told):
-            drawn.set_gid(f"points-{index}")
-    axes.set_yticks(middles, labels)
-    axes.set_ylim(tops[-1], 0)
-    axes.grid(True, axis="x", color=GRID, linewidth=0.8)
-    return figure, axes
+        for row, value in line.known():
+            if value:
+                y, end = drawing.top + INCH * (middles[row] + 0.27 * (index - (count - 1) / 2)), x(value)
+                box = f'x="{drawing.left:.1f}" y="{y - 8.6:.1f}" width="{end - drawing.left:.1f}" height="17.3"'
+                drawing.add(f'<rect data-series="{index}" fill="var(--bench-{index})" {box}/>')
+                drawing.text(end + 4, y + 3.5, _barred(value), "start", f' data-series="{index}"')
+    return drawing
 
 
 def _barred(value: float | None) -> str:
@@ -251,13 +254,6 @@ def _wrapped(labels: list[str], size: Size) -> list[str]:
     ]
 
 
-def _style(index: int, size: float = 6.5) -> dict:
-    colour = SERIES[index % len(SERIES)]
-    return dict(
-        color=colour, gid=f"points-{index}", marker=MARKERS[index % len(MARKERS)], markersize=size, markeredgewidth=0
-    )
-
-
 #: Inches to the right of the axes: half a tick's label.
 RIGHT = 0.24
 
@@ -269,88 +265,109 @@ def _left(labels: Sequence[str]) -> float:
 
 def _mark(index: int) -> str:
     """A series' mark, for the legend."""
-    from matplotlib.markers import MarkerStyle
-
-    style = MarkerStyle(MARKERS[index % len(MARKERS)])
-    path = style.get_path().transformed(style.get_transform())
-    drawn = []
-    for points, code in path.iter_segments(curves=True, simplify=False):
-        letter = {1: "M", 2: "L", 3: "Q", 4: "C", 79: "Z"}[int(code)]
-        places = [] if letter == "Z" else [(-10 if n % 2 else 10) * place for n, place in enumerate(points)]
-        drawn.append(letter + " ".join(f"{place:.4g}" for place in places))
-    shape = f'<path fill="var(--bench-{index % len(SERIES)})" d="{"".join(drawn)}"/>'
+    shape = f'<path fill="var(--bench-{index % len(MARKS)})" d="{MARKS[index % len(MARKS)]}"/>'
     return f'<svg width="12" height="12" viewBox="-6 -6 12 12" aria-hidden="true">{shape}</svg>'
 
 
-def _axes(height: float, size: Size, labels: Sequence[str] = (), named: bool = False):
-    """A figure of this height with axes that leave room for these labels of rows, and for the name of a line above.
+@dataclass(frozen=True)
+class Axis:
+    """From which value to which an axis leads."""
 
-    The margins come from the number of characters: matplotlib's own layout draws everything twice to measure it, and in
-    another font than the page's.
-    """
-    import matplotlib
+    low: float
+    high: float
+    log: bool = False
 
-    matplotlib.use("svg")
-    from matplotlib.figure import Figure
+    def share(self, value: float) -> float:
+        """How far along the axis a value stands: 0 at its start, 1 at its end."""
+        low, high, at = map(math.log, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
+        return (at - low) / (high - low)
 
-    figure = Figure(figsize=(size.width, height))
-    figure.subplots_adjust(
-        left=_left(labels) / size.width,
-        right=1 - RIGHT / size.width,
-        bottom=0.52 / height,
-        top=1 - (0.3 if named else 0.1) / height,
-    )
-    axes = figure.add_subplot()
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(GRID)
-    axes.tick_params(colors=INK, length=0)
-    axes.xaxis.label.set_color(INK)
-    axes.yaxis.label.set_color(INK)
-    axes.set_axisbelow(True)
-    return figure, axes
+    def ticks(self, most: float) -> list[float]:
+        """The closest round values that are at most so many."""
+        within = ([value for value in values if self.low <= value <= self.high] for values in self._round_values())
+        return next(values for values in within if len(values) <= most)
 
-
-def _svg(drawn, name: str, title: str, size: Size, said: Sequence[Sequence[tuple[int, str]]]) -> str:
-    """The finished figure as an `<svg>` element: ids unique to `name` and size, colours and font from the page.
-
-    said: (row, what it stands for) of each point of each series.
-    """
-    import matplotlib
-
-    figure, _ = drawn
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.S)
-    view = re.findall(r'viewBox="([^"]+)"', text)[0]
-    hidden = ' style="display:none"' if size.name == "narrow" else ""  # until a style sheet knows the window
-    kind = f'class="bench bench-{size.name}"{hidden} viewBox="{view}" role="img" aria-label="{html.escape(title)}"'
-    start = f'<svg {kind} xmlns:xlink="http://www.w3.org/1999/xlink">'
-    text = start + text[text.index(">") + 1 :]
-    for index, sentences in enumerate(said):
-        text = _told(text, f'id="points-{index}"', sentences)
-    text = re.sub(r'id="points-(\d+)"', r'data-series="\1"', text)
-    prefix = re.sub(r"\W+", "-", f"{name}-{size.name}")
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
-    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
-    text = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
-    text = re.sub(r"font-family: [^;\"]*", "font-family: inherit", text)
-    text = text.replace(INK, "currentColor").replace(GRID, "var(--bench-grid)")
-    for index, colour in enumerate(SERIES):
-        text = text.replace(colour, f"var(--bench-{index})")
-    return re.sub(r"\n\s*", "\n", text).replace("\n\n", "\n")
+    def _round_values(self) -> Iterator[list[float]]:
+        """Some about as far as the axis leads, the closest first."""
+        if self.log:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            for steps, every in itertools.chain([((1, 2, 5), 1), ((1, 3), 1)], (((1,), n) for n in itertools.count(1))):
+                yield [step * 10.0**power for power in powers if power % every == 0 for step in steps]
+        for power in itertools.count(math.floor(math.log10(self.high - self.low)) - 2):
+            for step in (first * 10.0**power for first in (1, 2, 2.5, 5)):
+                yield [step * n for n in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
 
 
-def _told(text: str, group: str, sentences: Sequence[tuple[int, str]]) -> str:
-    """The points of a series with what they stand for, as their titles, and their rows."""
-    before, found, points = text.partition(group)
-    for row, sentence in sentences:
-        point = re.search(r"<use ([^>]*)/>", points)
-        if not point:
-            break
-        title = f'<use class="bench-point" data-row="{row}" {point[1]}><title>{html.escape(sentence)}</title></use>'
-        before, found, points = before + found + points[: point.start()] + title, "", points[point.end() :]
-    return before + found + points
+class _Drawing:
+    """A plot in the making, in points. It leaves room for these labels of rows, whose width comes from their number of
+    characters, and so many inches above the axes."""
+
+    def __init__(self, size: Size, height: float, labels: Sequence[str] = (), above: float = 0.1):
+        self.size, self.width, self.height = size, INCH * size.width, INCH * height
+        self.left, self.right = INCH * _left(labels), self.width - INCH * RIGHT
+        self.top, self.bottom = INCH * above, self.height - INCH * 0.52
+        self.lines = f"M{self.left:.1f} {self.top:.1f}V{self.bottom:.1f}H{self.right:.1f}"
+        self.parts: list[str] = []
+        self.marks: list[str] = []
+
+    def add(self, part: str) -> None:
+        self.parts.append(part)
+
+    def text(self, x: float, y: float, words: str, anchor: str = "middle", more: str = "") -> None:
+        self.add(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>')
+
+    def x(self, axis: Axis, name: str) -> Callable[[float], float]:
+        """Draw the axis; where a value stands on it."""
+        room = self.right - self.left
+        for tick in axis.ticks(room / 36):
+            at = self.left + room * axis.share(tick)
+            self.lines += f"M{at:.1f} {self.top:.1f}V{self.bottom:.1f}"
+            self.text(at, self.bottom + 12, f"{tick:g}")
+        self.text((self.left + self.right) / 2, self.bottom + 29, name)
+        return lambda value: self.left + room * axis.share(value)
+
+    def y(self, axis: Axis, name: str) -> Callable[[float], float]:
+        """Draw the axis; where a value stands on it."""
+        room = self.bottom - self.top
+        for tick in axis.ticks(room / 24):
+            at = self.bottom - room * axis.share(tick)
+            self.lines += f"M{self.left:.1f} {at:.1f}H{self.right:.1f}"
+            self.text(self.left - 4, at + 3.5, f"{tick:g}", "end")
+        x, y = 10, (self.top + self.bottom) / 2
+        self.text(x, y, name, more=f' transform="rotate(-90 {x} {y:.1f})"')
+        return lambda value: self.bottom - room * axis.share(value)
+
+    def rows(self, labels: Sequence[str], middles: Sequence[float], lined: bool = False) -> None:
+        """Labels of rows, in the middle of each; inches below the top of the axes."""
+        for label, middle in zip(labels, middles):
+            written, at = label.split("\n"), self.top + INCH * middle
+            self.lines += f"M{self.left:.1f} {at:.1f}H{self.right:.1f}" * lined
+            for number, words in enumerate(written):
+                below = INCH * LINE * (number - (len(written) - 1) / 2)
+                self.text(self.left - 4, at + below + 3.5, words, "end")
+
+    def points(self, index: int, line: Series, places, rows: Rows, diameter: float = 6.5, joined: bool = False) -> None:
+        """A mark at each place of a series' known values, which says what it stands for."""
+        colour, made = f"var(--bench-{index % len(MARKS)})", []
+        if joined:
+            path = " ".join(f"{x:.1f} {y:.1f}" for x, y in places)
+            made.append(f'<path fill="none" stroke="{colour}" stroke-width="1.6" d="M{path}"/>')
+        for (row, value), (x, y) in zip(line.known(), places):
+            said = html.escape(f"{line.name}, {rows[row][0]}: {value:.3g} {rows[row][1]}")
+            use = f'<use class="bench-point" data-row="{row}" href="#MARK-{index}" x="{x:.1f}" y="{y:.1f}">'
+            made.append(f"{use}<title>{said}</title></use>")
+        if places:
+            self.add(f'<g data-series="{index}" fill="{colour}">\n' + "\n".join(made) + "\n</g>")
+            self.marks.append(
+                f'<path id="MARK-{index}" transform="scale({diameter / 10:g})" d="{MARKS[index % len(MARKS)]}"/>'
+            )
+
+    def svg(self, name: str, title: str) -> str:
+        """The finished plot as an `<svg>` element, ids unique to `name` and size."""
+        hidden = ' style="display:none"' if self.size.name == "narrow" else ""  # until a style sheet knows the window
+        told = f'role="img" aria-label="{html.escape(title)}" font-size="10" fill="currentColor"'
+        view = f'viewBox="0 0 {self.width:g} {self.height:.1f}"'
+        grid = f'<path fill="none" stroke="var(--bench-grid)" stroke-width=".8" d="{self.lines}"/>'
+        inner = "\n".join([f"<defs>{''.join(self.marks)}</defs>", grid, *self.parts])
+        inner = inner.replace("MARK-", re.sub(r"\W+", "-", f"{name}-{self.size.name}-"))
+        return f'<svg class="bench bench-{self.size.name}"{hidden} {view} {told}>\n{inner}\n</svg>'

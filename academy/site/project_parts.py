@@ -22,9 +22,9 @@ from academy.site.library import Library
 #: What makes each kind of part, besides this file: see `academy.files.dependencies.made_by`.
 RECORDER = ["academy.traces.page", "academy.traces.worker"]
 CHECKER = ["academy.formulas.verify"]
-RESULTS = ["academy.results.pages", "package:matplotlib"]
-TRAINING = ["academy.results.training", "package:matplotlib"]
-LADDERS = ["academy.results.ladder", "academy.site.ladder_page", "package:matplotlib"]
+RESULTS = ["academy.results.pages"]
+TRAINING = ["academy.results.training"]
+LADDERS = ["academy.results.ladder", "academy.site.ladder_page"]
 
 
 def no_run() -> str:

@@ -24,8 +24,8 @@ import subprocess
 import sys
 
 if importlib.util.find_spec("annotated_examples") is None:
-    packages = ["git+{{ repo_url }}", "matplotlib"]
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "git+{{ repo_url }}"]
+    subprocess.run(command, check=True)
 
 from academy.runtime import device  # before triton: without a GPU it switches the interpreter on
 from academy.bench import notebook

@@ -1,9 +1,6 @@
 """The training of the capstone is measured without its first steps, and its profile is told apart by operation."""
 
 import pytest
-
-pytest.importorskip("matplotlib", reason="curves are drawn where matplotlib is installed")
-
 import torch
 
 from academy.runtime import device

@@ -65,7 +65,6 @@ def test_a_number_of_steps_that_cannot_be(monkeypatch, capsys):
 
 
 def test_a_chart_for_each_form(tmp_path):
-    pytest.importorskip("matplotlib", reason="curves are drawn where matplotlib is installed")
     losses = {f"{form}: {who}": [[5.0, 4.0]] for form in ("attention", "kda") for who in ("adamw", "muon")}
     content = dict(device="Triton's interpreter", date="2026-01-02", versions={"torch": "2.13"}, batch=4, losses=losses)
     content["values"] = {"kda: muon/loss": {"value": 4.0, "unit": ""}, "kda: muon/apart": {"value": 1e-3, "unit": ""}}
