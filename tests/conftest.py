@@ -46,6 +46,8 @@ def pytest_report_header(config):
 #: Tests that fork this process a thousand times. They come first: a fork costs the more, the more memory there is.
 FORKING = tuple(f"tests/judge/test_{name}" for name in ("corpus", "faults", "inputs", "configurations", "batch"))
 FORKING += ("tests/exercises/",)
+#: Tests that wait for a process which compiles for a minute. They begin first: last, they would keep one core waiting.
+WAITING = "tests/compiler/test_every_kernel.py", "tests/guides/test_compiled_claims.py"
 #: Open files that a process of the tests may come to. It keeps about a hundred for good: its own pipes, the cache, the
 #: compiler's process, Python in `tests/python.py`, Chromium, fonts. A test that leaves one for each tensor or process
 #: is soon beyond twice that, and a run of all of them at the limit of 1,024 that many systems have. It doubles each
@@ -56,7 +58,7 @@ FILES = Path("/proc/self/fd")
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: not item.nodeid.startswith(FORKING))
+    items.sort(key=lambda item: (not item.nodeid.startswith(WAITING), not item.nodeid.startswith(FORKING)))
     with_mutants = set()
     for item in items:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
