@@ -23,13 +23,12 @@ def filter_with_state_kernel(
     tl.store(y_ptr + t[:, None] * channels + c[None, :], y, mask=there)
     if tl.program_id(0) == tl.num_programs(0) - 1:
         j = tl.arange(0, 4)
-        s = time - 3 + j
+        e = time - 3 + j
         inside = (j[:, None] < 3) & (c[None, :] < channels)
-        now = tl.load(
-            x_ptr + s[:, None].to(tl.int64) * channels + c[None, :], mask=inside & (s[:, None] >= 0), other=0.0
-        )
-        old = tl.load(state_ptr + (s[:, None] + 3) * channels + c[None, :], mask=inside & (s[:, None] < 0), other=0.0)
-        tl.store(new_ptr + j[:, None] * channels + c[None, :], now + old, mask=inside)
+        at = e[:, None].to(tl.int64) * channels + c[None, :]
+        fresh = tl.load(x_ptr + at, mask=inside & (e[:, None] >= 0), other=0.0)
+        kept = tl.load(state_ptr + (e[:, None] + 3) * channels + c[None, :], mask=inside & (e[:, None] < 0), other=0.0)
+        tl.store(new_ptr + j[:, None] * channels + c[None, :], fresh + kept, mask=inside)
 
 
 def filter_with_state(x, state, weight):

@@ -2,7 +2,16 @@ import torch
 import triton
 import triton.language as tl
 
-INPUTS = {"x": "rows 128", "codes": "128 cols: int8 below 100", "scales": "8 cols", "group": 16}
+SIZES = {"group": (16, 32, 64)}
+
+
+def product_by_groups_inputs(rows, cols, group):
+    return {
+        "x": torch.randn(rows, 128),
+        "codes": torch.randint(0, 100, (128, cols), dtype=torch.int8),
+        "scales": torch.randn(128 // group, cols),
+        "group": group,
+    }
 
 
 @triton.jit

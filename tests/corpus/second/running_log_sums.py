@@ -11,7 +11,7 @@ def _join(a, b):
     top = tl.maximum(a, b)
     safe = tl.where(tl.abs(top) == float("inf"), 0.0, top)
     joined = safe + tl.log(tl.exp(a - safe) + tl.exp(b - safe))
-    return tl.where(top == -float("inf"), top, joined)
+    return tl.where((a == -float("inf")) & (b == -float("inf")), a, joined)
 
 
 @triton.jit

@@ -9,14 +9,12 @@ INPUTS = {"x": "rows cols"}
 def suffix_sums_kernel(x_ptr, y_ptr, cols, s_r, s_c, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     carry = 0.0
-    blocks = tl.cdiv(cols, BLOCK)
-    for back in range(blocks):
-        c = (blocks - 1 - back) * BLOCK + tl.arange(0, BLOCK)
-        at = c.to(tl.int64)
-        x = tl.load(x_ptr + row * s_r + at * s_c, mask=c < cols, other=0.0).to(tl.float32)
-        y = tl.cumsum(x, axis=0, reverse=True) + carry
+    for start in range(0, cols, BLOCK):
+        c = (cols - 1 - start - tl.arange(0, BLOCK)).to(tl.int64)
+        x = tl.load(x_ptr + row * s_r + c * s_c, mask=c >= 0, other=0.0).to(tl.float32)
+        y = tl.cumsum(x, axis=0) + carry
         carry += tl.sum(x, axis=0)
-        tl.store(y_ptr + row * cols + at, y, mask=c < cols)
+        tl.store(y_ptr + row * cols + c, y, mask=c >= 0)
 
 
 def suffix_sums(x):
