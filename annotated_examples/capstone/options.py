@@ -193,7 +193,7 @@ class Experts(torch.nn.Module):
 #
 # The layer of Qwen3-Next. One product makes queries, keys and values, a gate for the result, and two numbers for each
 # head. A short convolution lets queries, keys and values of neighbours mix, since the state alone knows no positions.
-# Keys have length 1, without which the delta rule grows. Then `beta` says how much of a token is written, and `g`, the
+# Keys have length 1, without which the state could grow. Then `beta` says how much of a token is written, and `g`, the
 # logarithm of a decay, how much of the state remains. Both are few numbers, and computed in float32. There are as many
 # values as the model is wide, and fewer keys, as in attention.
 #

@@ -24,7 +24,8 @@ computes all of that again instead of keeping it. Forward, [the fast version](..
 neither $W$ nor the states.
 
 **Contract.** As linear attention, and `beta` is (B, T, H), in float32 or the dtype of `q`, usually between 0 and 1, at
-most 2. Keys should have length 1 at most: where $|1 - \beta \|k\|^2| > 1$ the state grows without bound.
+most 2. Keys should have length 1 at most: what a key holds is multiplied by $e^g (1 - \beta \|k\|^2)$ when it comes
+again, and if that stays above 1 in size, the state grows without bound.
 """
 
 from academy.runtime import device, script  # missing? Run make in the clone, then .venv/bin/python
