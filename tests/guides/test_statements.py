@@ -1,5 +1,6 @@
 """Sentences of pages and notes about numbers that nobody quotes from a run: each is computed here."""
 
+import functools
 import inspect
 import json
 import math
@@ -14,6 +15,8 @@ import triton
 
 from academy.book import layout
 from academy.results.figures import passes
+from academy.runtime.device import DEVICE
+from annotated_examples.attention.causal_attention import causal_attention
 from annotated_examples.classics.layernorm import layernorm
 from annotated_examples.classics.rmsnorm import rmsnorm
 from annotated_examples.fast import flash_attention
@@ -402,6 +405,15 @@ def test_what_latent_attention_counts():
     assert f"costs {each[0]:,} instead of {each[1]:,}" in derivation
     assert f"from {-(-once // (each[0] - each[1]))} queries a token on it is cheaper" in derivation
     assert derivation.count(f"{once / 1e6:.1f} million") == 2, "to decompress a token, and to absorb a query and expand"
+
+
+def test_a_nan_of_a_value_reaches_queries_that_do_not_see_it():
+    q, k, v = (torch.randn(1, 1, 100, 32, device=DEVICE) for _ in range(3))
+    v[0, 0, 50] = float("nan")
+    for function in (causal_attention, functools.partial(flash_attention.flash_attention, causal=True)):
+        first = int(function(q, k, v).isnan().any(-1).nonzero()[0, -1])
+        assert 0 < first < 50
+    assert "of a value also some that don't" in said("docs/differences-from-pytorch.md")
 
 
 def test_what_a_log_sum_exp_loses_at_ten_thousand():
