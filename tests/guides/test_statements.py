@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 import triton
 
+from academy.runtime.device import DEVICE
 from academy.book import layout
 from academy.results.figures import passes
-from academy.runtime.device import DEVICE
 from annotated_examples.attention.causal_attention import causal_attention
 from annotated_examples.classics.layernorm import layernorm
 from annotated_examples.classics.rmsnorm import rmsnorm
