@@ -26,6 +26,8 @@ LANES = (1e30, -1e30)
 _SHOWN = 12
 #: What is said where a NaN got lost.
 LOST = "What is made of a NaN has to be NaN: `tl.maximum` and `tl.minimum` take the other number"
+#: What a function raises at values that it should have computed with: a note on these values helps there, too.
+_ARITHMETIC = re.compile(r" raises (OverflowError|ZeroDivisionError|ValueError: math domain error)")
 #: Functions that make a common mistake, each with what to say about it.
 Mistakes = dict[Callable, str] | None
 
@@ -325,7 +327,12 @@ class Questions:
         mistakes: as `compare` has them."""
         self.cases += 1
         call = f"{function}({', '.join(elements.shown(argument) for argument in arguments)})"
-        got = self.call(function, *arguments)
+        try:
+            got = self.call(function, *arguments)
+        except Raised as raised:
+            if not note or raised.stopped or not _ARITHMETIC.search(raised.message):
+                raise
+            raise Raised(f"{raised.message}. {note}", raised.line, stopped=False) from raised
         if not _equal(got, want):
             is_, should = _told(got, want)
             note = next((said for wrong, said in (mistakes or {}).items() if _equal(got, wrong(*arguments))), note)

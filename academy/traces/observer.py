@@ -293,9 +293,7 @@ class Observer(Simulated):
         result = original(builder, pointers, mask, other, *args, **kwargs)
         for touch in touches:
             touch.undefined = other is None and not active.all()
-            if touch.argument.fresh:
-                holes = unwritten(result.data) & (touch.elements >= 0)
-                touch.unwritten = int(touch.elements[holes][0]) if holes.any() else None
+        _read(touches, result)
         self._keep(touches, interpreter.decode(result.data, result.dtype))
         return result
 
@@ -305,8 +303,11 @@ class Observer(Simulated):
 
     def _around_create_atomic_rmw(self, original: Callable, builder, operation, pointer, value, mask, *args, **kwargs):
         name = "atomic_" + operation.name.lower().removeprefix("f").removeprefix("u")
-        self._written(name, pointer, _active(mask, pointer), value, _order(args))
-        return original(builder, operation, pointer, value, mask, *args, **kwargs)
+        touches = self._written(name, pointer, _active(mask, pointer), value, _order(args))
+        result = original(builder, operation, pointer, value, mask, *args, **kwargs)
+        if name != "atomic_xchg":  # all others compute with what was there
+            _read(touches, result)
+        return result
 
     def _around_create_atomic_cas(self, original: Callable, builder, pointer, compare, value, *args, **kwargs):
         self._written("atomic_cas", pointer, np.ones(np.shape(pointer.data), dtype=bool), value, _order(args))
@@ -324,12 +325,13 @@ class Observer(Simulated):
         addresses = np.array(moved, dtype=value.data.dtype).reshape(value.data.shape)
         return original(builder, triton_interpreter.TensorHandle(addresses, value.dtype), *args, **kwargs)
 
-    def _written(self, operation: str, pointers, active: np.ndarray, value, order: str = "") -> None:
+    def _written(self, operation: str, pointers, active: np.ndarray, value, order: str = "") -> list[Touch]:
         values = interpreter.decode(np.asarray(value.data), value.dtype)
         touches = self._touches(operation, pointers, active)
         for touch in touches:
             touch.order = order
         self._keep(touches, np.broadcast_to(values, np.shape(pointers.data)))
+        return touches
 
     def _touches(self, operation: str, pointers, active: np.ndarray) -> list[Touch]:
         """An access, one entry for each tensor that it touches (one, except for blocks of mixed pointers)."""
@@ -376,6 +378,14 @@ _real = functools.lru_cache(maxsize=512)(os.path.realpath)
 
 def _around(original: Callable, method: Callable) -> Callable:
     return functools.wraps(original)(lambda *args, **kwargs: method(original, *args, **kwargs))
+
+
+def _read(touches: list[Touch], result) -> None:
+    """Note an element that was read and that nobody has written. result: what the access returns."""
+    for touch in touches:
+        if touch.argument.fresh:
+            holes = unwritten(result.data).reshape(touch.elements.shape) & (touch.elements >= 0)
+            touch.unwritten = int(touch.elements[holes][0]) if holes.any() else None
 
 
 def _order(arguments: tuple) -> str:

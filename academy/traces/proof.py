@@ -36,7 +36,8 @@ def findings(launch: Launch) -> list[Finding]:
     for touch in launch.touches:
         if touch.unwritten is not None:
             element = touch.argument.element_name(touch.unwritten)
-            message = f"{launch.kernel} reads {element}, which nobody has written"
+            does = "reads" if touch.operation == "load" else "updates"
+            message = f"{launch.kernel} {does} {element}, which nobody has written"
             found.append(Finding(touch.file, touch.line, message))
         twice = _stored_twice(touch)
         if twice is not None:

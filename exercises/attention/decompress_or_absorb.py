@@ -37,6 +37,8 @@ def check(t):
             "With so many both orders take the same, and decompressing has to take fewer."
         ),
         lambda D, E, V, R: R * (D + V) // (2 * R - D - V): "With so many decompressing doesn't take fewer yet.",
+        lambda D, E, V, R: R * (D + V) / (2 * R - D - V): "There both take the same. Take the next whole number.",
+        lambda D, E, V, R: 2 * R * (D + V) // (2 * R - D - V) + 1: "What a query takes has a factor of 2, too.",
         lambda D, E, V, R: R * (D + V) // max(2 * R - D - V + E, 1) + 1: "The rotated part is in both orders.",
         lambda D, E, V, R: R * (D + V) // max(2 * R - D - V - E, 1) + 1: "The rotated part is in both orders.",
     }
@@ -51,6 +53,8 @@ def check(t):
 WRONG = (
     ("fewest_queries(128, 64, 128, 512) is None, should be 171",),
     ("is 170, should be 171. With so many decompressing doesn't take fewer yet", ") + 1", ")"),
+    ("is 170.667, should be 171. There both take the same", "// (2 * R - D - V) + 1", "/ (2 * R - D - V)"),
+    ("is 342, should be 171. What a query takes has a factor of 2", "return R", "return 2 * R"),
     ("is 187, should be 171. The rotated part is in both orders", "2 * R - D - V", "2 * R - D - E - V"),
     (
         "is 256, should be 257. With so many both orders take the same",

@@ -1,8 +1,8 @@
 """# A slope that isn't rounded to zero
 
 DPO's loss without smoothing is log(1 + e^(−u)), where u = beta * margin. Write `slope(margin, beta)`, its derivative
-with respect to the margin. It must keep its digits where the model is already sure, and not overflow where it is sure
-of the wrong text.
+with respect to the margin. It must keep its digits where the model is already sure of the chosen text, and overflow
+neither there nor where it is sure of the other one.
 """
 
 # %% solution
@@ -60,7 +60,7 @@ WRONG = (
         "return -beta * math.exp(-u) / (1 + math.exp(-u))",
         "return beta * (1 / (1 + math.exp(-u)) - 1)",
     ),
-    ("raises OverflowError", "if u > 0:", "if u > 1e9:"),
+    ("raises OverflowError: math range error. Not every exponential", "if u > 0:", "if u > 1e9:"),
     ("Where nothing is preferred it is −beta / 2", "return -beta / (1 + math.exp(u))", "return -1 / (1 + math.exp(u))"),
     ("slope(0, 0.1) is 0.05", "return -beta / (1 + math.exp(u))", "return beta / (1 + math.exp(u))"),
 )

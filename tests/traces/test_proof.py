@@ -130,6 +130,9 @@ FOUND = [
      r"(?s).*store_kernel reads x_ptr\[0\], which nobody has written.*"),
     (stored("tl.store(y_ptr + pid * 4 + offsets, tl.load(y_ptr + pid * 4 + offsets) + 1.0)", "torch.empty(8)"),
      "(.*which nobody has written.*\n?)+"),
+    (stored("tl.atomic_add(y_ptr + offsets, 1.0)", "torch.empty(4)"),
+     r"store_kernel updates y_ptr\[0\], which nobody has written"),
+    (stored("tl.atomic_xchg(y_ptr + pid * 4 + offsets, 1.0)", "torch.empty(8)"), ""),
     # rows that begin at another tensor's stride; lanes that lie so far apart
     *(pair for x, y, step, pid in (("ones(3, 8)[:, :5]", "empty(3, 5)", 8, 1),
                                    ("ones(3, 5)", "empty(3, 8)[:, :5]", 5, 0),
