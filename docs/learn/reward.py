@@ -472,9 +472,9 @@ for name, sampler in list(SAMPLERS.items())[1:]:
 # - **Cap the ratio** where the sampler is far off, with few bits or old weights. A token that it thought nearly
 #   impossible has an enormous ratio, and then that token alone is the gradient. `biased(…, most=1.001)` shows what a cap
 #   lets through.
-# - **Make the bits the same.** Both programs compute in the same dtype, with kernels in which a row doesn't depend on the
-#   batch, and a sampler with a cache adds up as the trainer does. Then the drift is 0, and there is nothing to correct.
-#   This site's matrix products are such kernels, if they are told their tiles:
+# - **Make the bits the same.** Both programs compute in the same dtype, a sampler with a cache adds up as the trainer
+#   does, and all kernels are *batch invariant*: a row has the same bits whatever stands beside it. Then the drift is 0,
+#   and there is nothing to correct. This site's matrix products are such kernels, if they are told their tiles:
 
 # %%
 a, weight = torch.randn(24, 64, device=device.DEVICE), torch.randn(64, 32, device=device.DEVICE)
@@ -489,8 +489,10 @@ print("log-probabilities alone:    ", int((alone != token_logprobs(logits, drawn
 
 # %% [markdown]
 # With other tiles the same sums come out with other bits. That happens wherever a kernel chooses its tiles by the number
-# of rows. To hold on to one choice is slower where rows are few. [The guide to
-# numerics](../guides/numerics.md#the-same-row-in-another-batch) says by how much, and which functions here keep the
+# of rows, or cuts a sum into parts because few rows would leave SMs idle. To hold on to one choice is slower exactly
+# there. Count it: one row times a matrix of 8192 columns, in tiles of 128 columns, is 64 programs, and an H200 has 132
+# SMs. More than half of the card waits, and a choice for few rows would cut the sum so that it doesn't. [The guide to
+# numerics](../guides/numerics.md#the-same-row-in-another-batch) has the times, and says which functions here keep the
 # promise.
 #
 # ## At real size
@@ -510,13 +512,29 @@ print("log-probabilities alone:    ", int((alone != token_logprobs(logits, drawn
 # | time of a rollout | [[bench: reward/rollout]] |
 # | time of its two updates | [[bench: reward/updates]] |
 #
-# The logits are the largest tensor of such a step. How long the log-probabilities of tokens take, forward and backward,
-# for some numbers of tokens and sizes of a vocabulary:
+# The logits are the largest tensor of such a step: 256 answers of 96 tokens, with their prompts, times 65,536 logits of
+# two bytes are 3.2 GB, and their gradient is as large. [The operation that starts from the hidden
+# states](../kernels/classics/linear_token_logprobs.md) has neither in memory. It makes the logits piece by piece, and
+# pays with a product: backward makes them again, so it takes four products in place of three. How long the
+# log-probabilities of tokens take where the logits are there, forward and backward, for some numbers of tokens and sizes
+# of a vocabulary:
 
 # %%
 notebook.speed("token_logprobs", "forward+backward", live=[(4096, 32768)])
 
 # %% [markdown]
+# ## When not to
+#
+# | what | of no use, or harmful, where |
+# |---|---|
+# | a reward | right answers are written down. They say of each token what it should have been; a reward is one number for a whole answer |
+# | the mean of a group | all answers of a prompt get the same reward: nothing is learned from them, and they were written for nothing |
+# | the clip | each rollout is used for one update only. The ratio is then 1, but for what the kernels differ by |
+# | a price | nothing is to be held fast. It takes the reference through the forward pass in each update, and its weights stay in memory |
+# | a cap of the ratio | sampler and trainer have the same bits, or nearly: there is nothing to cap. Where it acts, it leaves a bias |
+# | the same bits | the sampler notes its log-probabilities, and its drift is small beside a step's: the ratio corrects for it |
+# | logits in pieces | they fit into memory: the fourth product is for nothing |
+#
 # ## Exercises
 #
 # [[exercises]]
