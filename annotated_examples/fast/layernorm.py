@@ -123,7 +123,7 @@ def layernorm_forward_kernel(
 # standard deviation, once for the result.
 #
 # Mean and sum of squares of the row so far are merged with those of the next chunk by [[tag: LN-merge]], which needs no
-# difference of large numbers. To be as exact as the kernel above, everything is counted from `shift`, a number near the
+# difference of large squares. To be as exact as the kernel above, everything is counted from `shift`, a number near the
 # mean ([[tag: LN-shift]] allows any): the mean of the first chunk.
 @triton.jit
 def layernorm_forward_chunked_kernel(
