@@ -3,6 +3,7 @@
 import contextlib
 import functools
 from inspect import isfunction
+from itertools import product
 
 import pytest
 
@@ -38,17 +39,18 @@ LAUNCHED: dict[str, set[str]] = {}
 
 
 @contextlib.contextmanager
-def launches(module):
-    """The names of the kernels that are launched while the block runs, of the kinds that a module has."""
+def launches(module, run=True):
+    """The names of the kernels that are launched while the block runs, of the kinds that a module has. run: or they are
+    only noted, and write nothing."""
     names: set[str] = set()
     with pytest.MonkeyPatch.context() as patch:
         for kind in set(map(type, jitted(module))):
 
-            def run(kernel, *args, original=kind.run, **kwargs):
+            def launched(kernel, *args, original=kind.run, **kwargs):
                 names.add(kernel.fn.__name__)
-                return original(kernel, *args, **kwargs)
+                return original(kernel, *args, **kwargs) if run else None
 
-            patch.setattr(kind, "run", run)
+            patch.setattr(kind, "run", launched)
         yield names
 
 
@@ -108,11 +110,12 @@ def test_every_kernel_is_launched_by_a_comparison(path):
     missing = {name for name in own if name.endswith("_kernel")} - exempt
     using = [comparison for comparison in CASES if missing and comparison.module in users(path)]
     launched = {name for comparison in using for name in LAUNCHED.get(str(comparison), ())}
-    for inputs in kernels.HOSTILE:  # the first ones of each case launch nearly everything
+    for run, inputs in product((False, True), kernels.HOSTILE):  # without results, the first inputs launch nearly all
         for comparison in using:
             if missing - launched and inputs.dtype in comparison.dtypes:
-                with launches(PROJECT.module(comparison.module)) as names:
-                    kernels.called(comparison, PROJECT.module(comparison.module), inputs)
+                other = PROJECT.module(comparison.module)
+                with launches(other, run) as names, contextlib.suppress(*[Exception] * (not run)):
+                    kernels.called(comparison, other, inputs)
                 launched |= names
     names = ", ".join(sorted(missing - launched))
     assert not names, f"{PROJECT.shown(path)}: no case of cases launches {names}"
