@@ -27,29 +27,31 @@ def operation(request):
     return Operation(request.param)
 
 
-@pytest.mark.parametrize(("D", "E"), [(1, 1), (33, 20), (100, 130), (256, 16)])
+@pytest.mark.parametrize(
+    ("D", "E"),
+    [(1, 1), (33, 20), *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((100, 130), (256, 16)))],
+)
 def test_widths(operation, D, E):
     """H4: an odd width of 16-bit numbers. D of 256 takes other tiles."""
     operation.right(operation.tensors(T=40, D=D, E=E, dtype=BF16))
 
 
-@pytest.mark.parametrize("T", [1, 31, 32, 33, 70])
+@pytest.mark.parametrize("T", [1, 32, 33, *(pytest.param(T, marks=pytest.mark.nightly) for T in (31, 70))])
 def test_lengths_around_a_chunk(operation, T):
     """The chunk's last token is not the tile's last lane."""
     operation.right(operation.tensors(T=T), truth=recurrence_by_steps)
 
 
-@pytest.mark.parametrize("BLOCK_T", [32, 64])
-def test_chunks_of_all_sizes_agree(operation, BLOCK_T):
+def test_chunks_of_all_sizes_agree(operation):
     inputs = operation.tensors(T=70)
     ups, (forward, backward) = upstreams(inputs), operation.launchers
     given, do = operation.heads_first(inputs), ups["o"].transpose(1, 2)
-    one, other = (
+    found = [
         (*forward(*given, scale=0.3, BLOCK_T=size), *backward(do, ups["state"], *given, scale=0.3, BLOCK_T=size))
-        for size in (BLOCK_T, 16)
-    )
-    for mine, its in zip(one, other):
-        torch.testing.assert_close(mine, its, rtol=1e-5, atol=1e-5)
+        for size in (16, 32, 64)
+    ]
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-5, atol=1e-5)
 
 
 def test_no_gates_are_gates_of_zero(operation):
@@ -70,7 +72,7 @@ def test_the_first_gate_has_nothing_to_fade(operation):
     assert (dg[:, 0] == 0).all() and (dg[:, 1:] != 0).all()
 
 
-@pytest.mark.parametrize("scale", [1, 1.0, -0.3, 0], ids=str)
+@pytest.mark.parametrize("scale", [1, -0.3, 0], ids=str)
 def test_scale(operation, scale):
     """The scale once, forward and backward. H5: the int 1 is not compiled into the kernel."""
     inputs = operation.tensors(T=20)
@@ -87,7 +89,7 @@ def test_loss_of_one_result(operation, missing):
     assert (mine["dg"][:, :, 0] != mine["dg"][:, :, 1]).any() and mine["dg"].abs().sum() > 0
 
 
-@pytest.mark.parametrize("at", [0, 16, 31, 32, 39])
+@pytest.mark.parametrize("at", [0, 16, 31, 32])
 def test_reset(operation, at):
     """At a chunk's first token, in its middle, at its last token. Nothing passes a gate of −∞."""
     inputs = operation.tensors(T=40)
@@ -113,7 +115,7 @@ def test_in_pieces(operation, dtype):
 # ---------------------------------------------------------------- packed sequences
 
 
-@pytest.mark.parametrize("lengths", [[70], [32, 32], [5, 0, 33, 1, 0], [1] * 4, [0, 0, 0], []], ids=str)
+@pytest.mark.parametrize("lengths", [[32, 32], [5, 0, 33, 1, 0], [0, 0, 0], []], ids=str)
 def test_varlen(operation, lengths):
     """Every sequence has its own end. Rows behind the last one are 0, also without tokens, or without sequences."""
     inputs = operation.packed(lengths, 4, layout=harness.nan_fenced, Hk=2, H=4)
@@ -145,7 +147,7 @@ def test_a_sequence_of_nan_beside_others(operation):
 def test_every_grid_has_one_axis(operation, monkeypatch):
     """H7: axes 1 and 2 end at 65,535, and there are more sequences of one token than that."""
     grids = harness.grids(monkeypatch, operation.module)
-    q, v = (torch.empty(70_000, H, 1, 16, device=DEVICE) for H in (2, 4))
+    q, v = (torch.empty(70_000, H, 1, 1, device=DEVICE) for H in (2, 4))
     given = q, q, v, None, *([torch.empty(70_000, 4, 1, device=DEVICE)] if operation.delta else []), None, None
     forward, backward = operation.launchers
     forward(*given, scale=1.0)

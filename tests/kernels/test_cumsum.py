@@ -175,9 +175,9 @@ def test_bad_tile_size(module):
 
 
 @pytest.mark.parametrize("N", [1, 2, 3, 5, 31, 33, 8191, 8192, 8193, 16384])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=harness.dtype_name)
-def test_tuned_tile_sizes(N, dtype):
+def test_tuned_tile_sizes(N):
     """Rows shorter than a vector; several rows in a block; the first lengths that are cut into parts."""
+    dtype = torch.bfloat16 if N % 2 else torch.float32
     for options in (dict(), dict(reverse=True)):
         assert_right(fast, harness.nan_fenced(randn(3, N, dtype=dtype)), randn(3, N, dtype=dtype), **options)
 
@@ -195,7 +195,7 @@ def test_parts():
 @pytest.mark.parametrize("GROUP", [1, 2, 4, 8])
 def test_groups_of_parts(GROUP):
     """Parts in one group and in several, the last one full and not."""
-    for parts in (2, 4, 5, 8, 9):
+    for parts in (2, 4, 9):
         sizes = dict(BLOCK_M=1, parts=parts, GROUP=GROUP)
         for options in (dict(), dict(reverse=True)):
             in_chunks(fast, randn(2, 16 * parts - 3), randn(2, 16 * parts - 3), sizes=sizes, **options)

@@ -222,10 +222,10 @@ def test_every_interleaved_configuration_is_right(number):
 # ---------------------------------------------------------------- fast: descriptors
 
 
-@pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
-def test_descriptors_with_small_tiles(activation, dtype):
+def test_descriptors_with_small_tiles(activation):
     """Several tiles in every direction, the last ones partly full; the gradients use every order of storage."""
+    dtype = FP16 if activation in (None, "gelu") else BF16
     a, b = harness.nan_fenced(randn(136, 40, dtype=dtype)), harness.nan_fenced(randn(40, 72, dtype=dtype))
     right(fast, tiled(fast, **DESCRIBED), dict(a=a, b=b), activation, randn(136, 72, dtype=dtype))
 
@@ -261,8 +261,7 @@ def test_one_configuration_for_the_logits_of_a_vocabulary():
 # ---------------------------------------------------------------- fast: the last wave
 
 
-@pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
-@pytest.mark.parametrize("activation", [None, "leaky_relu", "gelu"], ids=str)
+@pytest.mark.parametrize(("activation", "dtype"), [(None, FP16), ("leaky_relu", BF16), ("gelu", FP16)], ids=str)
 def test_last_wave_in_pieces(activation, dtype):
     """Whole waves and a rest in pieces, tails on every side, every order of storage in the gradients."""
     a, b = harness.nan_fenced(randn(200, 72, dtype=dtype)), harness.nan_fenced(randn(72, 152, dtype=dtype))

@@ -120,7 +120,7 @@ def not_a_number_stays_in_its_group(module):
 
 def edges_of_powers_of_two(module):
     """At each power of two, at 1.75 times it, and one bit to each side: a logarithm would be rounded."""
-    for exponent in (-126, -120, -60, -9, -1, 0, 1, 8, 9, 60, 127):
+    for exponent in (-126, -9, 0, 8, 60, 127):
         for mantissa in (1.0, 1.75):
             number = torch.tensor(mantissa * 2.0**exponent, device=DEVICE)
             beside = [torch.nextafter(number, number * 0), number, torch.nextafter(number, number * INF)]
@@ -163,7 +163,7 @@ def each_code_decoded(module):
 
 def scales_of_blocks_decoded(module):
     """Each group has a scale of its own, and any strides."""
-    x = randn(300, 260) * 3.0 ** torch.arange(300, device=DEVICE).fmod(5)[:, None]
+    x = randn(140, 140) * 3.0 ** torch.arange(140, device=DEVICE).fmod(5)[:, None]
     for granularity in lesson.GRANULARITIES:
         q, scale = module.quantize_fp8(x, granularity)
         wanted = lesson.dequantize_fp8_reference(q, scale)

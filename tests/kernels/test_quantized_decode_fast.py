@@ -50,8 +50,9 @@ def formats(module):
 def every_code(module):
     """Each byte in each place of a unit, in a key and a value beside another."""
     for kind in FORMATS:
-        given = bf16(kind, kind, B=256, H=1, Hk=1, lengths=(2,) * 256, page_size=2)
-        at = torch.arange(256, device=DEVICE)[:, None] + 37 * torch.arange(given["k_cache"].shape[-1], device=DEVICE)
+        given = bf16(kind, kind, B=64, H=1, Hk=1, D=16, lengths=(2,) * 64, page_size=2)
+        units = torch.arange(given["k_cache"].shape[-1], device=DEVICE) // 2
+        at = torch.arange(64, device=DEVICE)[:, None] + 64 * units
         for name in ("k_cache", "v_cache"):
             given[name].view(torch.uint8)[given["block_table"][:, 0].long(), 0, 0] = (at % 256).to(torch.uint8)
         right(small(module), given, num_splits=1, scale=0.1)

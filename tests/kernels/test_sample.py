@@ -99,13 +99,12 @@ def ties(module):
     """Trap 1: exactly k are kept, the first of those that equal each other; zeros of either sign do."""
     rows = [[2, 1, 2, 2, 1, 0, 2, 2, 1, 2], [0.0, -0.0, 0.0, -0.0, -1, 0.0, -0.0, -2, 0.0, -0.0], [3] * 10]
     logits = make([*rows, [-1, -2, -2, -1, -2, -3, -2, -2, -1, -2]])
-    for BLOCK_V in (4, 16):
-        for top_k in (1, 2, 5, 9, 11):
+    for BLOCK_V, several, top_p in ((4, (1, 5, 9), 0.32), (16, (2, 11), 0.97)):
+        for top_k in several:
             kept = assert_kept(module, logits, top_k, BLOCK_V=BLOCK_V, BITS=4)
             assert kept.tolist() == [min(top_k, 10)] * 4
-        for top_p in (0.32, 0.97):
-            for top_k in (None, 3, 7):
-                assert_kept(module, logits, top_k, top_p, BLOCK_V=BLOCK_V, BITS=8)
+        for top_k in (None, 3, 7):
+            assert_kept(module, logits, top_k, top_p, BLOCK_V=BLOCK_V, BITS=8)
     assert module.sample(logits, 1, temperature=0).tolist() == [0, 0, 0, 0]
     almost = make([[0.0] + [-0.01 * (row + 1)] * 15 for row in range(32)])  # p of what rounding may take for all of it
     assert bool((filtered(module, almost, 12, 1 - 2.0**-24, BITS=8).isfinite().sum(-1) <= 12).all())
@@ -120,11 +119,11 @@ def lists(module):
     alike = torch.arange(208.0, device=DEVICE).expand(2, 208) * 1e-3  # hardly anything can be left out
     ties = torch.arange(208, device=DEVICE).expand(2, 208) % 7 * 0.5
     for logits in (spread, one_lane, alike, ties):
-        for top_k in (1, 16, 207):  # more than there are lanes, too
+        for top_k in (1, 207):  # more than there are lanes, too
             assert_kept(module, logits, top_k, 0.637, **tiles)
         assert_kept(module, logits, None, 0.8731, **tiles)
         seed = torch.tensor(SEED, device=DEVICE)
-        for top_k, top_p in ((9, None), (None, 0.9213), (30, 0.8)):
+        for top_k, top_p in ((16, None), (30, 0.8)):
             tokens = module.sample_forward(logits, seed, 0.7, *module.of_all_rows(logits, top_k, top_p), **tiles)
             wanted = lesson.sample_reference(logits, SEED, temperature=0.7, top_k=top_k, top_p=top_p)
             assert torch.equal(tokens, wanted)
@@ -160,13 +159,13 @@ def nothing_to_draw(module):
     rows = [[-INF] * 6, [-INF, -INF, 2, -INF, -INF, -INF], [1, INF, 2, 3, INF, -INF], [5, 4, -INF, -INF, 3, -INF]]
     rows += [[-INF] * 5 + [-3e38], [3e38, -3e38, 3.4e38, 0, 1, 2]]
     logits = make(rows)
-    for top_k, top_p in [*WAYS, (4, None), (4, 0.9)]:
+    for top_k, top_p in [*WAYS[:2], (4, 0.9), (None, None)]:
         assert_kept(module, logits, top_k, top_p)
         tokens = assert_drawn(module, logits, 1.0, top_k, top_p)
         assert tokens[0] == -1 and tokens[1] == 2 and tokens[4] == 5
         assert tokens[2] in (1, 4) and bool((tokens[1:] >= 0).all())
     assert module.sample(logits, SEED, temperature=0).tolist() == [-1, 2, 1, 0, 5, 2]
-    many = torch.tensor([[1.0, INF, 2.0, INF]], device=DEVICE).expand(40, 4)
+    many = torch.tensor([[1.0, INF, 2.0, INF]], device=DEVICE).expand(12, 4)
     assert module.sample(many, SEED).unique().tolist() == [1, 3]
 
 
@@ -191,7 +190,7 @@ def temperatures(module):
     """Trap 9: in float32 whatever the dtype of the logits; 0 is the largest logit. Top-k doesn't depend on it."""
     for dtype in DTYPES:
         logits = randn(3, 41, dtype=dtype, scale=3.0)
-        for temperature in (0.0, 1e-30, 0.7, 3e38) if dtype == torch.float32 else (0.7, 30):
+        for temperature in (0.0, 1e-30, 3e38) if dtype == torch.float32 else (0.7,):
             assert_drawn(module, logits, temperature, 30, 0.85)
         assert torch.equal(module.sample(logits, 3, temperature=0), logits.argmax(-1))
     pair = make([[0.0, -1.003]]).expand(24, 2)  # the first one alone has 0.80735; with -1 beside it, 0.80668
