@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from academy.runtime import device  # before anything imports triton
+from academy.runtime import device, timing  # before anything imports triton
 from academy.bench import experiment
 from academy.results import store
 from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, PLAIN, Operations, adamw, batches
@@ -76,16 +76,7 @@ class Training:
 
     def captured(self) -> Callable[[], None]:
         """The same step as a CUDA graph, which costs Python a single launch."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self()
-        return graph.replay
+        return timing.captured(self)
 
     @torch.no_grad()
     def restart(self, seed: int) -> None:

@@ -109,16 +109,8 @@ class Gpu:
 
     def graph_milliseconds(self, run: Callable[[], object]) -> Timing:
         """Time one replay of a CUDA graph of `run()`, the cache cold: no launch from Python is in it."""
-        side = torch.cuda.Stream()  # on which the call is run a few times first, as PyTorch asks
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                run()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            run()
-        return self.milliseconds(lambda _: graph.replay())
+        replay = captured(run)
+        return self.milliseconds(lambda _: replay())
 
     def peak_bytes(self, run: Callable, prepare: Callable[[], object] = lambda: None) -> int:
         """The most memory that one call held beyond what was allocated before it (its outputs included)."""
@@ -208,6 +200,20 @@ class Gpu:
         end.record()
         torch.cuda.synchronize()
         return start.elapsed_time(end) / count
+
+
+def captured(run: Callable[[], object]) -> Callable[[], None]:
+    """`run()` as a CUDA graph, which costs Python a single launch."""
+    side = torch.cuda.Stream()  # on which the call is run a few times first, as PyTorch asks
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
 
 
 class _no_garbage_collection:

@@ -53,7 +53,7 @@ def right_or_raised(tangent_of, function, inputs, name):
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["a third", "all"])
 @pytest.mark.parametrize("case", one_of_each(ALL))
-def test_forward_mode(case, every=True):
+def test_forward_mode(case, every):
     function, ways = case.load(), [*product(floating(inputs_of(case)), (True, False))]
     for name, gradients in ways if every else ways[ALL.index(case) % min(3, len(ways)) :: 3]:
         inputs = inputs_of(case)

@@ -222,18 +222,6 @@ def test_quantize_constant_groups(value):
 # ---------------------------------------------------------------- the product
 
 
-@pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product(lesson.W_NBITS, range(5))))
-def test_bits_and_group_modes(W_nbits, mode):
-    dtype = BF16 if (W_nbits + mode) % 2 else FP16
-    assert_right(lesson.gemm, *problem(W_nbits, mode, dtype=dtype))
-
-
-@pytest.mark.parametrize("channel", range(4))
-@pytest.mark.parametrize("out_dtype", [FP16, BF16, FP32], ids=harness.dtype_name)
-def test_channel_scales(channel, out_dtype):
-    assert_right(lesson.gemm, *problem(4, 1, channel=channel, M=3), out_dtype=out_dtype)
-
-
 def test_channel_scales_are_applied_before_rounding():
     assert_scaled_before_rounding(lesson.gemm)
 

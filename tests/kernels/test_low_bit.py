@@ -128,11 +128,11 @@ def test_same_arguments():
     assert names(fast.low_bit_matmul) == [name for name in names(plain.gemm) if name not in hints]
 
 
-@pytest.mark.parametrize("M", [3, 65])
 @pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product(plain.W_NBITS, range(5))))
-def test_bits_and_group_modes(W_nbits, mode, M, module):
+def test_bits_and_group_modes(W_nbits, mode):
+    """More rows than test_random_configurations draws."""
     dtype = BF16 if (W_nbits + mode) % 2 else FP16
-    assert_right(module.low_bit_matmul, *problem(W_nbits, mode, M=M, N=11, dtype=dtype))
+    assert_right(fast.low_bit_matmul, *problem(W_nbits, mode, M=65, N=11, dtype=dtype))
 
 
 @pytest.mark.parametrize("M", [1, 65])
