@@ -75,7 +75,6 @@ _UNITY = _table(_LARGEST - 1, _root_of_unity)
 #: A number modulo p -> its turn, its inverse, whether it is a square, the inverse of its root that is one.
 _TURN_OF = _table(_LARGEST, lambda y, p, k: next((t for t in range(p - 1) if pow(_generator(p), t, p) == y), 0))
 _INVERSE_OF = _table(_LARGEST, lambda y, p, k: pow(y, -1, p) if y % p else 0)
-_SQUARE = np.array([[y in squares for squares in _SQUARES] for y in range(_LARGEST)])
 _ROOT_OF = _table(
     _LARGEST,
     lambda y, p, k: next((pow(x, -1, p) for x in range(1, p) if x * x % p == y and pow(x, (p - 1) // 2, p) == 1), 0),

@@ -32,6 +32,11 @@ OPTIONS = {
     "sinks": dict(causal=True, sinks=True),
     "all": dict(causal=True, window=19, softcap=2.0, sinks=True, scale=0.7),
 }
+#: In `make test` one of each kind of mask.
+ONE_OF_A_KIND = [
+    pytest.param(OPTIONS[n], id=n, marks=[] if n in ("full", "window", "all") else [pytest.mark.nightly])
+    for n in OPTIONS
+]
 
 MUTANTS = [
     Mutant("-inf minus -inf in rows that see nothing", "row_max = tl.full((BLOCK_M,), LOWEST, tl.float32)", 'row_max = tl.full((BLOCK_M,), -float("inf"), tl.float32)'),
@@ -276,13 +281,7 @@ def test_nothing_else_grows_with_the_length(module):
 # ---------------------------------------------------------------- varlen
 
 
-@pytest.mark.parametrize(
-    "options",  # in `make test` one of each kind of mask
-    [
-        pytest.param(OPTIONS[n], id=n, marks=[] if n in ("full", "window", "all") else [pytest.mark.nightly])
-        for n in OPTIONS
-    ],
-)
+@pytest.mark.parametrize("options", ONE_OF_A_KIND)
 def test_varlen(module, options):
     judge_varlen(varlen_with_tiles(module), [17, 0, 1, 20, 3], [5, 4, 0, 40, 3], H=4, Hk=2, **options)
 

@@ -18,6 +18,7 @@ from tests.kernels import harness
 from tests.kernels.harness import Mutant, randn
 from tests.kernels.test_flash_attention import (
     DEFAULTS,
+    ONE_OF_A_KIND,
     OPTIONS,
     beside_nan,
     judge,
@@ -198,7 +199,7 @@ def test_mutant_of_one_pass_is_caught(mutant, tmp_path):
     harness.assert_caught(backward, mutant, on_backward(check_one_pass, tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize("options", ONE_OF_A_KIND)
 def test_one_pass(options, only_fast):
     judge(with_tiles(in_one_pass(fast)), dict(B=2, H=4, Hk=2, T=20, S=37, D=8), torch.float16, **options)
     judge(with_tiles(in_one_pass(fast)), dict(H=2, Hk=1, T=41, S=18, D=8), torch.bfloat16, **options)
@@ -226,7 +227,7 @@ def test_one_pass_with_the_usual_tiles(options, D):
 
 
 @pytest.mark.parametrize("lengths", [([5, 0, 20], [9, 4, 33]), ([40, 3], [7, 0])], ids=str)
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize("options", ONE_OF_A_KIND)
 def test_varlen(options, lengths, only_fast):
     judge_varlen(varlen_with_tiles(fast), *lengths, dtype=torch.float16, **options)
 

@@ -177,8 +177,7 @@ def test_mutant_is_caught(mutant, tmp_path):
     harness.assert_caught(file, mutant, lambda broken: check(whole(broken)), tmp_path)
 
 
-@pytest.mark.parametrize("M", [1, 18])
-@pytest.mark.parametrize("dtype", [FP16, BF16], ids=harness.dtype_name)
+@pytest.mark.parametrize(("M", "dtype"), [(1, FP16), (18, BF16)], ids=str)
 @pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product((8, 4, 2, 1), range(5))))
 def test_descriptors(W_nbits, mode, dtype, M):
     """Two groups of the fewest words, a tile of columns that is not full."""

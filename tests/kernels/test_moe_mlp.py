@@ -18,7 +18,7 @@ nobody.
 13. T = 1, k = 1, E = 1, all rows to one expert, numbers that fill no tile: `experts_of_any_kind`.
 14. Strides of 0 and upstream gradients of any layout: the judge's layouts.
 15. More than 2³¹ elements: offsets are 64 bits; the grouped product's test on a card has that many.
-16. Sums over the slots that are rounded on the way: `every_dtype`, one rounding at the end.
+16. Sums over the slots that are rounded on the way: the formulas, with one rounding at the end.
 """
 
 import pytest
@@ -29,7 +29,7 @@ from annotated_examples.fast import moe_mlp as fast
 from annotated_examples.moe import moe_mlp as lesson
 from annotated_examples.moe import router
 from tests.kernels import harness
-from tests.kernels.harness import DEVICE, DTYPES, randn
+from tests.kernels.harness import DEVICE, randn
 
 NAN = float("nan")
 
@@ -59,12 +59,6 @@ def assert_right(module, inputs, experts):
 
 
 # ---------------------------------------------------------------- checks, which mutants have to fail
-
-
-def every_dtype(module):
-    for dtype in DTYPES:
-        assert_right(module, layer(dtype=dtype), chosen())
-    assert_right(module, layer(dtype=torch.bfloat16) | {"weights": randn(11, 2, dtype=torch.bfloat16)}, chosen())
 
 
 def experts_of_any_kind(module):
@@ -110,7 +104,7 @@ def weights_in_float32(module):
     assert_right(module, inputs, experts)
 
 
-CHECKS = [every_dtype, experts_of_any_kind, dropped_slots, rows_of_others, weights_in_float32]
+CHECKS = [experts_of_any_kind, dropped_slots, rows_of_others, weights_in_float32]
 test_check = harness.check_test(lesson, CHECKS)
 
 

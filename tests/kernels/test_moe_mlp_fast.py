@@ -41,7 +41,6 @@ def rows_that_nobody_wrote(module):
 
 CHECKS = [by_descriptors, rows_that_nobody_wrote]
 OF_BOTH = [
-    test_moe_mlp.every_dtype,
     test_moe_mlp.experts_of_any_kind,
     test_moe_mlp.dropped_slots,
     test_moe_mlp.rows_of_others,
