@@ -200,11 +200,6 @@ def test_window_as_an_int_counts_the_own_key(module):
     assert all(torch.equal(first, other) for other in others)
 
 
-@pytest.mark.parametrize("scale", [-0.5, 0.0, 3.0, 1e-3])
-def test_scales(module, scale):
-    judge(with_tiles(module), SMALL, causal=True, scale=scale)
-
-
 def test_an_infinite_sink(module):
     """A sink of −∞ is none; one of +∞ leaves nothing for the values."""
     inputs = tensors(H=2, T=5, S=6)

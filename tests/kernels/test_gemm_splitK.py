@@ -1,7 +1,6 @@
 """gemlite/gemm_splitK: parts of the sum, atomic additions, what C holds before, mutants. See test_low_bit.py, too."""
 
 import inspect
-import itertools
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from annotated_examples.gemlite import gemm_splitK as lesson
 from tests.kernels import harness
 from tests.kernels.harness import Mutant
 from tests.kernels.test_gemm import (
-    BF16,
     FP16,
     FP32,
     assert_right,
@@ -67,12 +65,6 @@ def test_check_passes():
 
 
 test_mutant_is_caught = harness.mutant_test(lesson, MUTANTS, check)
-
-
-@pytest.mark.parametrize(("W_nbits", "mode"), list(itertools.product(plain.W_NBITS, range(5))))
-def test_bits_and_group_modes(W_nbits, mode):
-    dtype = BF16 if (W_nbits + mode) % 2 else FP16
-    assert_right(splitK(split_k=2), *problem(W_nbits, mode, M=3, N=11, dtype=dtype))
 
 
 @pytest.mark.parametrize("split_k", [1, 2, 3, 7, 50])
