@@ -355,8 +355,8 @@ class Questions:
         return self.answer.evaluate(expression, names)
 
     def number(self, want: float, mistakes: dict[float, str], otherwise: str) -> None:
-        """Compare a number that the reader predicts. mistakes: what to say about a number that results from a common
-        mistake, to three digits."""
+        """Compare a number that the reader predicts. Of a fraction with many digits three are enough. mistakes:
+        what to say about a number that results from a common mistake, to three digits."""
         self.cases += 1
         self._has("answer")
         got = self.answer.variable("answer")
@@ -366,7 +366,8 @@ class Questions:
             got = got.item()
         if not isinstance(got, (int, float)) or isinstance(got, bool):
             raise Failed(f"answer is {elements.shown(got)}, and should be a number")
-        if not _equal(got, want):
+        long = not _equal(float(f"{want:.6g}"), want) and want != int(want)
+        if not _equal(got, want) and not (long and f"{got:.3g}" == f"{want:.3g}"):
             why = next((said for number, said in mistakes.items() if _equal(got, number, 5e-3)), otherwise)
             raise Failed(f"answer is {_told(got, want)[0]}, which is not right. {why}")
 

@@ -416,5 +416,7 @@ def in_words(error: BaseException) -> str:
     called, _ = advice.of_call(text, line)
     text = text.replace("_patch_attr.<locals>.new_member", f"tl.{called}" if called else "a function of tl")
     meant = next((said for piece, said in _ADVICE.items() if re.search(piece, f"{text} {functions}")), "")
-    meant = misspelt.suggestion(error) + meant or ("" if "Did you mean" in text else advice.of(text, line))
+    in_a_kernel = any(frame.filename.startswith(mistakes.TRITON) for frame in frames)
+    known = "Did you mean" in text or isinstance(error, NameError) and not in_a_kernel  # Python's own rules are
+    meant = misspelt.suggestion(error) + meant or ("" if known else advice.of(text, line))
     return f"{text}{'' if meant[:1] in ('', '.', ':', ' ') else ': '}{meant}"

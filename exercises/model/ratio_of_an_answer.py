@@ -46,9 +46,10 @@ WRONG = (
     ("Which of the two is more likely", "answer = math.exp(3)"),
     ("That is the ratio of one token", "answer = math.exp(-0.002)"),
     ("That is the logarithm", "answer = -0.002 * 1500"),
-    ("Add up the logarithms of 1500", "answer = 0.5"),
+    ("Add up the logarithms of 1500", "answer = 0.0495"),
 )
 RIGHT = (
     ("answer = 1 / math.exp(3)",),
+    ("answer = 0.0498",),
     ("answer = math.exp(-0.002) ** 1500",),
 )
