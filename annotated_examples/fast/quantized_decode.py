@@ -11,13 +11,17 @@ are what is saved.
    shared memory. Here they stay where they are. A unit of 16 bits has four codes. Those in the first place make a tile
    of their own, and their product is with every fourth number of the query; so do the others. The sums of values go to
    every fourth column.
-3. *Two keys in a register.* Tensor cores want two keys of a channel in the halves of a register. An instruction brings
-   values from shared memory that way, which can't turn bytes, but units of 16 bits. Masks then work on both halves.
-4. *No division.* The lesson divides weights by the largest, for float16. bfloat16 has a float32's range.
-5. *A warp for each program.* Warps that share a tile wait for each other, to find the largest score and to exchange
+3. *Two units in a register.* Tensor cores want two numbers of 16 bits in the halves of a register. Masks work on both
+   halves at once, and so does exchanging the bytes of each half. A shift doesn't: it takes five instructions.
+4. *Keys are rows.* A product of tensor cores has 16 rows and 8 columns at least. A group of four queries would fill a
+   quarter of the rows, but fills half of the columns. So scores and sums are computed transposed, as $K Q^T$ and
+   $V^T P^T$, with half as many products, exponentials and registers.
+5. *Lanes are added at the end.* Each lane sums the weights of its own keys.
+6. *No division.* The lesson divides weights by the largest, for float16. bfloat16 has a float32's range.
+7. *A warp for each program.* Warps that share a tile wait for each other, to find the largest score and to exchange
    weights. A warp with a tile of 32 keys waits for nobody.
 
-That leaves about 30 instructions for a key and a value. [[tag: KV-score]] and [[tag: KV-o]] are as in the lesson.
+That leaves about 21 instructions for a key and a value. [[tag: KV-score]] and [[tag: KV-o]] are as in the lesson.
 
 **What it costs.** The same bytes as the lesson. On an H200 64 sequences of 4096 tokens, 8 heads of 128 numbers each,
 take [[bench: quantized_decode/ladder/fast/int4_ms]] with four bits, where the lesson takes
@@ -60,8 +64,8 @@ from annotated_examples.common.paged import (
 # A bfloat16 whose upper eight bits are 0 is a very small number: as many times 2⁻¹³³ as the lower eight say. So a mask
 # makes a number of a code, and one multiply-add makes it as large as it should be, and centres it. Its factor may be
 # 2¹²⁷ at most, which leaves 2⁻⁶ for a code of 1. Of four bits those in the second place are 16 times as large, and have
-# a sixteenth of the factor. The upper byte is moved to the lower one first. Of eight bits the first is turned, so that
-# −128 is 0 and 127 is 255.
+# a sixteenth of the factor. The bytes are exchanged first, for those of the upper one. Of eight bits the first is
+# turned, so that −128 is 0 and 127 is 255.
 #
 # Sums over codes are 64 times too small, then, which a step makes up for. Each number here is exact.
 #
@@ -72,7 +76,7 @@ UNIT = tl.constexpr(2.0**-6)
 @triton.jit
 def numbers(units, i: tl.constexpr, CODES: tl.constexpr):
     if CODES == 4:
-        bits = units >> 8 if i >= 2 else units
+        bits = (units >> 8) | (units << 8) if i >= 2 else units
         if i % 2 == 0:
             x = (bits & 15).to(tl.bfloat16, bitcast=True) * 2.0**127 - 8 * UNIT
         else:
@@ -96,6 +100,16 @@ def load_steps(scale, hk, page, slot, mask, CODES: tl.constexpr):
     return step, offset
 
 
+# Values are loaded transposed, so that their keys are columns.
+@triton.jit
+def load_columns(cache, hk, page, slot, mask, D: tl.constexpr, BLOCK_D: tl.constexpr):
+    ptr, stride_p, stride_s, stride_h, stride_d = cache
+    rows = tl.arange(0, BLOCK_D)
+    ptr += tl.cast(hk, tl.int64) * stride_h + rows.to(tl.int64)[:, None] * stride_d
+    offsets = page.to(tl.int64) * stride_p + slot.to(tl.int64) * stride_s
+    return tl.load(ptr + offsets[None, :], mask=mask[None, :] & (rows < D)[:, None], other=0.0)
+
+
 # ## A stretch of keys
 #
 # As in [decode](decode.py): only the last tile of a part has a mask that can be false, and exponentials are powers
@@ -105,7 +119,7 @@ def load_steps(scale, hk, page, slot, mask, CODES: tl.constexpr):
 # both offsets, times zero, are added to the value's step.
 @triton.jit
 def attend_range(
-    state,  # (sums of values, row_max, row_sum, sum of offsets) of the keys so far
+    state,  # of the keys so far: (sums of values, row_max, row_sum, sum of offsets), the last two of each lane
     q, q_sum, caches, table, pages, b, hk, begin, end, factor,
     K_CODES: tl.constexpr, V_CODES: tl.constexpr, MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
@@ -121,33 +135,34 @@ def attend_range(
         page, slot, inside = rows_of_cache(table, b, offs_n, mask, pages)
         wanted = (mask & inside) if table[0] is not None else mask
         k = load_rows(k_cache, hk, page, slot, wanted, D // K_CODES, BLOCK_D // K_CODES)
-        v = load_rows(v_cache, hk, page, slot, wanted, D // V_CODES, BLOCK_D // V_CODES)
+        v = load_columns(v_cache, hk, page, slot, wanted, D // V_CODES, BLOCK_D // V_CODES)
         k_step, k_offset = load_steps(k_scale, hk, page, slot, wanted, K_CODES)
         v_step, v_offset = load_steps(v_scale, hk, page, slot, wanted, V_CODES)
-        # [[tag: KV-score]]
-        s = tl.dot(q[0], tl.trans(numbers(k, 0, K_CODES)), input_precision="ieee")
+        # [[tag: KV-score]], a row for each key.
+        s = tl.dot(numbers(k, 0, K_CODES), q[0], input_precision="ieee")
         for i in tl.static_range(1, K_CODES):
-            s = tl.dot(q[i], tl.trans(numbers(k, i, K_CODES)), s, input_precision="ieee")
-        s *= (k_step * (factor / UNIT))[None, :]
+            s = tl.dot(numbers(k, i, K_CODES), q[i], s, input_precision="ieee")
+        s *= (k_step * (factor / UNIT))[:, None]
         if K_CODES == 4:
-            s += q_sum[:, None] * (k_offset * factor)[None, :]
+            s += (k_offset * factor)[:, None] * q_sum[None, :]
         if table[0] is not None:
             # A page outside of the pool makes the whole result NaN.
-            s = tl.where(inside[None, :], s, float("nan"))
+            s = tl.where(inside[:, None], s, float("nan"))
         if MASKED:
-            s = tl.where(mask[None, :], s, -float("inf"))
-        # [[tag: AT-merge]]: after four keys the first head has `pid=(0, 0), start=0: row_sum[0] = 1.0002`.
-        new_max = tl.maximum(row_max, tl.max(s, axis=1))
-        p = tl.exp2(s - new_max[:, None])
+            s = tl.where(mask[:, None], s, -float("inf"))
+        # [[tag: AT-merge]]: of the first four keys the second has the largest score of the first head, `pid=(0, 0),
+        # start=0: p[1, 0] = 1`, and the last has `pid=(0, 0), start=0: p[3, 0] = 0.0002035`.
+        new_max = tl.maximum(row_max, tl.max(s, axis=0))
+        p = tl.exp2(s - new_max[None, :])
         alpha = tl.exp2(row_max - new_max)
-        row_sum = row_sum * alpha + tl.sum(p, axis=1)
+        row_sum = row_sum * alpha[None, :] + p
         # [[tag: KV-o]]
-        weights = (p * tl.fma(k_offset, 0.0, tl.fma(v_offset, 0.0, v_step))[None, :]).to(tl.bfloat16)
+        weights = (p * tl.fma(k_offset, 0.0, tl.fma(v_offset, 0.0, v_step))[:, None]).to(tl.bfloat16)
         if V_CODES == 4:
-            rest = rest * alpha + tl.sum(p * v_offset[None, :], axis=1)
+            rest = rest * alpha[None, :] + p * v_offset[:, None]
         sums = ()
         for i in tl.static_range(V_CODES):
-            sums += (tl.dot(weights, numbers(v, i, V_CODES), accs[i] * alpha[:, None], input_precision="ieee"),)
+            sums += (tl.dot(numbers(v, i, V_CODES), weights, accs[i] * alpha[None, :], input_precision="ieee"),)
         accs = sums
         row_max = new_max
     return accs, row_max, row_sum, rest
@@ -177,7 +192,7 @@ def quantized_split_kernel(
         # The first numbers of both heads are `pid=(0, 0), i=0: part[0, 0] = -3` and `pid=(0, 0), i=0: part[1, 0] = 2`.
         columns = (q_ptr + i * stride_d, stride_g, K_CODES * stride_d)
         part = load_tile(columns, offs_g, group, D // K_CODES, BLOCK_D // K_CODES)
-        q += (part,)
+        q += (tl.trans(part),)
         q_sum += tl.sum(part.to(tl.float32), axis=1)
     lengths_ptr, stride_l = lengths
     length = tl.load(lengths_ptr + b.to(tl.int64) * stride_l)
@@ -185,8 +200,8 @@ def quantized_split_kernel(
 
     accs = ()
     for _ in tl.static_range(V_CODES):
-        accs += (tl.zeros((BLOCK_G, BLOCK_D // V_CODES), tl.float32),)
-    row_sum = tl.zeros((BLOCK_G,), tl.float32)
+        accs += (tl.zeros((BLOCK_D // V_CODES, BLOCK_G), tl.float32),)
+    row_sum = tl.zeros((BLOCK_N, BLOCK_G), tl.float32)
     state = (accs, tl.full((BLOCK_G,), LOWEST, tl.float32), row_sum, row_sum)
     # The first part is two whole tiles, `pid=(0, 0): edges = (0, 8, 8)`, the second three keys, `pid=(0, 1): edges =
     # (8, 8, 11)`.
@@ -199,6 +214,7 @@ def quantized_split_kernel(
             factor, K_CODES, V_CODES, PART == 1, D, BLOCK_N, BLOCK_D, STAGES if PART == 0 else 1,
         )  # fmt: skip
     accs, row_max, row_sum, rest = state
+    row_sum, rest = tl.sum(row_sum, axis=0), tl.sum(rest, axis=0)
 
     lse = tl.where(row_sum == 0.0, -float("inf"), (row_max + tl.log2(row_sum)) * LN2)
     lse = tl.where(possible, lse, float("nan"))
@@ -207,7 +223,7 @@ def quantized_split_kernel(
     tl.store(lse_ptr + first + offs_g * num_splits, lse, mask=offs_g < group)
     for i in tl.static_range(V_CODES):
         columns = (parts_ptr + first * D + i, num_splits * D, V_CODES)
-        part = (accs[i] / UNIT + rest[:, None]) / total[:, None]
+        part = (tl.trans(accs[i]) / UNIT + rest[:, None]) / total[:, None]
         store_tile(columns, part, offs_g, group, D // V_CODES, BLOCK_D // V_CODES)
 
 
@@ -243,7 +259,7 @@ def quantized_forward(
         return lesson.quantized_forward(*tensors, scale, num_splits, BLOCK_N=BLOCK_N)
     (B, H, D), (num_pages, page_size, Hk, _) = q.shape, k_cache.shape
     group, capacity = H // Hk, capacity_of(k_cache, block_table)
-    BLOCK_G = max(16, triton.next_power_of_2(min(group, 64)))
+    BLOCK_G = max(8, triton.next_power_of_2(min(group, 64)))
     BLOCK_D, BLOCK_N = max(64, triton.next_power_of_2(D)), BLOCK_N or 32
     programs = B * Hk * triton.cdiv(group, BLOCK_G)
     if num_splits is None:

@@ -101,9 +101,9 @@ CHECKS = [formats, every_code, strides, not_finite, beside_the_cache, rotated]
 
 MUTANTS = [
     (not_finite, Mutant("a step that isn't finite weighs nothing", "tl.fma(k_offset, 0.0, tl.fma(v_offset, 0.0, v_step))", "v_step")),
-    (beside_the_cache, Mutant("a page of NaN is zero", 's = tl.where(inside[None, :], s, float("nan"))', "s = s + 0.0")),
+    (beside_the_cache, Mutant("a page of NaN is zero", 's = tl.where(inside[:, None], s, float("nan"))', "s = s + 0.0")),
     (beside_the_cache, Mutant("a length that isn't there", 'lse = tl.where(possible, lse, float("nan"))', "lse = lse + 0.0")),
-    (every_code, Mutant("the places of a unit in another order", "units >> 8 if i >= 2 else units", "units >> 8 if i < 2 else units")),
+    (every_code, Mutant("the places of a unit in another order", "(units << 8) if i >= 2 else units", "(units << 8) if i < 2 else units")),
     (strides, Mutant("strides of the first head", "step = tl.load(at, mask", "step = tl.load(at - tl.cast(hk, tl.int64) * stride_h, mask")),
     (rotated, Mutant("signs with gaps", "signs = signs.contiguous()", "signs = signs[:]")),
 ]  # fmt: skip
