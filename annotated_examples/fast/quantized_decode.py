@@ -11,32 +11,34 @@ are what is saved.
    shared memory. Here they stay where they are. A unit of 16 bits has four codes. Those in the first place make a tile
    of their own, and their product is with every fourth number of the query; so do the others. The sums of values go to
    every fourth column.
-3. *Two units in a register.* Tensor cores want two numbers of 16 bits in the halves of a register. Masks work on both
-   halves at once, and so does exchanging the bytes of each half. A shift doesn't: it takes five instructions.
+3. *Two units in a register.* Tensor cores want two numbers of 16 bits in the halves of a register. A mask works on both
+   halves at once, and so does swapping the two bytes of each. Shifting both takes five instructions.
 4. *Keys are rows.* A product of tensor cores has 16 rows and 8 columns at least. A group of four queries would fill a
    quarter of the rows, but fills half of the columns. So scores and sums are computed transposed, as $K Q^T$ and
    $V^T P^T$, with half as many products, exponentials and registers.
-5. *Lanes are added at the end.* Each lane sums the weights of its own keys.
-6. *No division.* The lesson divides weights by the largest, for float16. bfloat16 has a float32's range.
-7. *A warp for each program.* Warps that share a tile wait for each other, to find the largest score and to exchange
+5. *No division.* The lesson divides weights by the largest, for float16. bfloat16 has a float32's range.
+6. *A warp for each program.* Warps that share a tile wait for each other, to find the largest score and to exchange
    weights. A warp with a tile of 32 keys waits for nobody.
 
 That leaves about 21 instructions for a key and a value. [[tag: KV-score]] and [[tag: KV-o]] are as in the lesson.
 
 **What it costs.** The same bytes as the lesson. On an H200 64 sequences of 4096 tokens, 8 heads of 128 numbers each,
-take [[bench: quantized_decode/ladder/fast/int4_ms]] with four bits, where the lesson takes
+take [[bench: quantized_decode/ladder/keys are rows/int4_ms]] with four bits, where the lesson takes
 [[bench: quantized_decode/ladder/lesson/int4_ms]] and what `torch.compile` makes of decoding first
-[[bench: quantized_decode/ladder/compiled/int4_ms]]. With eight bits it is
-[[bench: quantized_decode/ladder/fast/int8_ms]] instead of [[bench: quantized_decode/ladder/lesson/int8_ms]]. A cache of
-bfloat16 is read in [[bench: decode/64x32x8x4096x128/forward/ms]].
+[[bench: quantized_decode/ladder/compiled/int4_ms]]. A cache of bfloat16 is read in
+[[bench: decode/64x32x8x4096x128/forward/ms]].
 
-**Where it falls behind.** With four bits somewhat more than a quarter of the bytes takes half of the time. If every
-scheduler issued an instruction in every cycle, memory and instructions would take about equally long. But they wait,
-too: for products, for the exponential, for the largest score. Nearly half of the instructions still make numbers of
-codes. What gained nothing: two or four warps with 64 or 128 keys, a warp with 64, another stage, more parts, fewer
-registers so that more warps have room. A single long sequence gains little beside bfloat16,
-[[bench: quantized_decode/ladder/fast/int4_one_ms]] to [[bench: decode/1x32x8x32768x128/forward/ms]]. And codes that are
-floats are left to the lesson, at its speed.
+Shifts instead of swaps, with queries as rows, took [[bench: quantized_decode/ladder/shifts/int4_ms]], and swaps alone
+[[bench: quantized_decode/ladder/swapped bytes/int4_ms]]. Eight bits were measured with queries as rows only, where they
+took [[bench: quantized_decode/ladder/shifts/int8_ms]] instead of the lesson's
+[[bench: quantized_decode/ladder/lesson/int8_ms]]. So was a single long sequence with four bits, which gained little:
+[[bench: quantized_decode/ladder/shifts/int4_one_ms]] to bfloat16's [[bench: decode/1x32x8x32768x128/forward/ms]].
+
+**Where it falls behind.** A quarter of the bytes takes more than a third of the time. If every scheduler issued an
+instruction in every cycle, instructions would take two thirds of the time that memory takes. But they wait, too: for
+products, for the exponential, for the largest score. Nearly half of the instructions still make numbers of codes. What
+gained nothing: two or four warps with 64 or 128 keys, a warp with 64, another stage or one less, more parts, fewer
+registers so that more warps have room. And codes that are floats are left to the lesson, at its speed.
 
 **Contract.** The lesson's. Its kernels do what these don't: other dtypes than bfloat16, codes that are floats, keys by
 channel, rows that aren't whole units of 16 bits.
@@ -64,7 +66,7 @@ from annotated_examples.common.paged import (
 # A bfloat16 whose upper eight bits are 0 is a very small number: as many times 2⁻¹³³ as the lower eight say. So a mask
 # makes a number of a code, and one multiply-add makes it as large as it should be, and centres it. Its factor may be
 # 2¹²⁷ at most, which leaves 2⁻⁶ for a code of 1. Of four bits those in the second place are 16 times as large, and have
-# a sixteenth of the factor. The bytes are exchanged first, for those of the upper one. Of eight bits the first is
+# a sixteenth of the factor. For those of the upper byte, the bytes are swapped first. Of eight bits the first is
 # turned, so that −128 is 0 and 127 is 255.
 #
 # Sums over codes are 64 times too small, then, which a step makes up for. Each number here is exact.
@@ -119,7 +121,7 @@ def load_columns(cache, hk, page, slot, mask, D: tl.constexpr, BLOCK_D: tl.const
 # both offsets, times zero, are added to the value's step.
 @triton.jit
 def attend_range(
-    state,  # of the keys so far: (sums of values, row_max, row_sum, sum of offsets), the last two of each lane
+    state,  # (sums of values, row_max, row_sum, sum of offsets) of the keys so far
     q, q_sum, caches, table, pages, b, hk, begin, end, factor,
     K_CODES: tl.constexpr, V_CODES: tl.constexpr, MASKED: tl.constexpr, D: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
@@ -150,16 +152,15 @@ def attend_range(
             s = tl.where(inside[:, None], s, float("nan"))
         if MASKED:
             s = tl.where(mask[:, None], s, -float("inf"))
-        # [[tag: AT-merge]]: of the first four keys the second has the largest score of the first head, `pid=(0, 0),
-        # start=0: p[1, 0] = 1`, and the last has `pid=(0, 0), start=0: p[3, 0] = 0.0002035`.
+        # [[tag: AT-merge]]: after four keys the first head has `pid=(0, 0), start=0: row_sum[0] = 1.0002`.
         new_max = tl.maximum(row_max, tl.max(s, axis=0))
         p = tl.exp2(s - new_max[None, :])
         alpha = tl.exp2(row_max - new_max)
-        row_sum = row_sum * alpha[None, :] + p
+        row_sum = row_sum * alpha + tl.sum(p, axis=0)
         # [[tag: KV-o]]
         weights = (p * tl.fma(k_offset, 0.0, tl.fma(v_offset, 0.0, v_step))[:, None]).to(tl.bfloat16)
         if V_CODES == 4:
-            rest = rest * alpha[None, :] + p * v_offset[:, None]
+            rest = rest * alpha + tl.sum(p * v_offset[:, None], axis=0)
         sums = ()
         for i in tl.static_range(V_CODES):
             sums += (tl.dot(numbers(v, i, V_CODES), weights, accs[i] * alpha[None, :], input_precision="ieee"),)
@@ -201,7 +202,7 @@ def quantized_split_kernel(
     accs = ()
     for _ in tl.static_range(V_CODES):
         accs += (tl.zeros((BLOCK_D // V_CODES, BLOCK_G), tl.float32),)
-    row_sum = tl.zeros((BLOCK_N, BLOCK_G), tl.float32)
+    row_sum = tl.zeros((BLOCK_G,), tl.float32)
     state = (accs, tl.full((BLOCK_G,), LOWEST, tl.float32), row_sum, row_sum)
     # The first part is two whole tiles, `pid=(0, 0): edges = (0, 8, 8)`, the second three keys, `pid=(0, 1): edges =
     # (8, 8, 11)`.
@@ -214,7 +215,6 @@ def quantized_split_kernel(
             factor, K_CODES, V_CODES, PART == 1, D, BLOCK_N, BLOCK_D, STAGES if PART == 0 else 1,
         )  # fmt: skip
     accs, row_max, row_sum, rest = state
-    row_sum, rest = tl.sum(row_sum, axis=0), tl.sum(rest, axis=0)
 
     lse = tl.where(row_sum == 0.0, -float("inf"), (row_max + tl.log2(row_sum)) * LN2)
     lse = tl.where(possible, lse, float("nan"))

@@ -21,16 +21,17 @@ key.
 
 **What it costs.** Each score is read from memory once, and of 65536 one of 32 a second time, for the sample. The loop
 that reads them takes about 23 instructions for a score. On an H200 4096 rows of 65536 scores take
-[[bench: select_keys/4096x65536/forward/ms]], [[bench: select_keys/4096x65536/forward/share]] of the speed of a copy,
-where the lesson takes [[bench: select_keys/4096x65536/forward/lesson.ms]] and `torch.topk`
+[[bench: select_keys/ladder/a quarter at a time/forward_ms]], half of the speed of a copy, where the lesson takes
+[[bench: select_keys/4096x65536/forward/lesson.ms]] and `torch.topk`
 [[bench: select_keys/4096x65536/forward/torch.topk.ms]]. For 64 rows it is [[bench: select_keys/64x65536/forward/ms]],
 [[bench: select_keys/64x65536/forward/lesson.ms]] and [[bench: select_keys/64x65536/forward/torch.topk.ms]].
 
 **What is left.** For the 4096 rows the loads alone take [[bench: select_keys/ladder/reading/forward_ms]], as long as
 memory needs, and with the comparisons [[bench: select_keys/ladder/comparing/forward_ms]]. With the guess and the list
-it is [[bench: select_keys/ladder/guess and list/forward_ms]]. The rest is the search in the list, of which each thread
-holds 32 scores. With fewer registers for them the whole took
-[[bench: select_keys/ladder/64 registers/forward_ms]] instead of [[bench: select_keys/ladder/all at once/forward_ms]].
+it is [[bench: select_keys/ladder/guess and list/forward_ms]], and with the search in the list
+[[bench: select_keys/ladder/a quarter at a time/forward_ms]]. Registers matter: each thread holds 32 scores of the list,
+and when it was cut down all at once the whole took [[bench: select_keys/ladder/all at once/forward_ms]]. Two or eight
+warps for a row are slower than four, and so is a thread with 64 registers or 128 instead of 80.
 
 **Contract.** That of the lesson.
 """

@@ -167,7 +167,7 @@ def unit():
     left.cells(104, 28, 1, 4, (42, 26), lambda r, c: shades[3 - c], lambda r, c: nibbles(word)[c])
     left.text(0, 46, "as loaded", "small")
     for i, row in enumerate(tiles):
-        y, mask, moved = 72 + 54 * i, 240 if i % 2 else 15, ">> 8 " * (i > 1)
+        y, mask, moved = 72 + 54 * i, 240 if i % 2 else 15, "swap " * (i > 1)
         kept = nibbles((word >> 8 if i > 1 else word) & mask)
         left.text(0, y + 18, f"{moved}& {mask}", "mono small")
         left.cells(
