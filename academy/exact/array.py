@@ -43,6 +43,11 @@ def choose(condition: np.ndarray, a: np.ndarray | U, b: np.ndarray | U) -> np.nd
     return np.where(np.asarray(condition)[..., None], a, b)
 
 
+def spread(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`numpy.broadcast_to`, which takes its time where there is nothing to do."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
 def settled(floats: np.ndarray, residues: np.ndarray, operands: tuple[Numbers, ...]) -> np.ndarray:
     """Infinities and NaN as the floats have them; what is finite in spite of an infinite operand is a limit, and exact:
     1 / ∞ is 0."""
@@ -51,9 +56,9 @@ def settled(floats: np.ndarray, residues: np.ndarray, operands: tuple[Numbers, .
         for operand in operands:
             limit = limit | r.infinite(operand.residues)
         residues = np.where(limit, r.embed(floats), residues) if limit.any() else residues
-    return (
-        residues if np.isfinite(floats).all() else r.marks(floats, np.broadcast_to(residues, (*floats.shape, r.COUNT)))
-    )
+    if np.isfinite(floats).all():
+        return residues
+    return r.marks(floats, spread(residues, (*floats.shape, r.COUNT)))
 
 
 # ---------------------------------------------------------------- rules
@@ -146,10 +151,6 @@ def _hyperbolic(sign: Callable) -> Callable:
     return rule
 
 
-def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return r.add(a, r.minus(b))
-
-
 def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return r.mul(a, r.inverse(b))
 
@@ -160,7 +161,7 @@ def _fmod(whole: Callable) -> Callable:
     def rule(floats: np.ndarray, x: Numbers, y: Numbers) -> np.ndarray:
         with np.errstate(all="ignore"):
             times = whole(x.floats.astype(np.float64) / y.floats)
-        return _difference(x.residues, r.mul(y.residues, r.embed(times)))
+        return r.difference(x.residues, r.mul(y.residues, r.embed(times)))
 
     return rule
 
@@ -219,7 +220,7 @@ def _pow(floats: np.ndarray, x: Numbers, y: Numbers) -> np.ndarray:
 #: An operation's name -> (result in floats, operands) -> residues.
 RULES: dict[str, Callable[..., np.ndarray]] = {
     "add": lambda floats, a, b: r.add(a.residues, b.residues),
-    "sub": lambda floats, a, b: _difference(a.residues, b.residues),
+    "sub": lambda floats, a, b: r.difference(a.residues, b.residues),
     "mul": lambda floats, a, b: r.mul(a.residues, b.residues),
     "div": lambda floats, a, b: _quotient(a.residues, b.residues),
     "fma": lambda floats, a, b, c: r.add(r.mul(a.residues, b.residues), c.residues),
@@ -230,7 +231,7 @@ RULES: dict[str, Callable[..., np.ndarray]] = {
     "abs": lambda floats, x: _abs(x),
     "exp": _exp,
     "exp2": _exp2,
-    "expm1": lambda floats, x: _difference(_exp(floats + 1, x), ONE),
+    "expm1": lambda floats, x: r.difference(_exp(floats + 1, x), ONE),
     "log": _log,
     "log2": _log2,
     "log10": lambda floats, x: r.mul(r.log(x.residues), r.inverse(r.LN10)),
@@ -260,11 +261,14 @@ RULES: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
+#: Whose result is finite only where all operands are.
+_FINITE_OF_FINITE = frozenset("add sub mul fma neg square same abs".split())
+
+
 def apply(name: str, floats: np.ndarray, *operands: Numbers) -> np.ndarray:
     """The residues of a result. The shape is that of `floats`, which the operands are broadcast to."""
-    out = settled(floats, RULES[name](floats, *operands), operands)
-    shape = *floats.shape, r.COUNT
-    return out if out.shape == shape else np.broadcast_to(out, shape)
+    out = settled(floats, RULES[name](floats, *operands), () if name in _FINITE_OF_FINITE else operands)
+    return spread(out, (*floats.shape, r.COUNT))
 
 
 def matmul(floats: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -45,6 +45,7 @@ _MODULI = [p**k for p, k in zip(PRIMES, POWERS)]
 
 U = np.uint64
 P, M = np.array(PRIMES, U), np.array(_MODULI, U)
+_SMALLEST = min(_MODULI)
 #: Which prime: an index beside those of tables.
 _EACH = np.arange(COUNT)
 #: Two results are compared modulo $p^{k-2}$: a logarithm knows its number modulo $p^{k-1}$, that of one once less.
@@ -72,25 +73,26 @@ def _root_of_unity(turn: int, p: int, k: int) -> int:
 _LARGEST = max(PRIMES)
 _SQUARES = [{x * x % p for x in range(1, p)} for p in PRIMES]
 _UNITY = _table(_LARGEST - 1, _root_of_unity)
-#: A number modulo p -> its turn, its inverse, whether it is a square, the inverse of its root that is one.
+#: A number modulo p -> its turn, the inverse of its root that is one.
 _TURN_OF = _table(_LARGEST, lambda y, p, k: next((t for t in range(p - 1) if pow(_generator(p), t, p) == y), 0))
-_INVERSE_OF = _table(_LARGEST, lambda y, p, k: pow(y, -1, p) if y % p else 0)
 _ROOT_OF = _table(
     _LARGEST,
     lambda y, p, k: next((pow(x, -1, p) for x in range(1, p) if x * x % p == y and pow(x, (p - 1) // 2, p) == 1), 0),
 )
-#: (1 + p)^(b · 256^j): an exponent of 32 bits is four bytes.
-_EXP = np.split(_table(1024, lambda row, p, k: pow(1 + p, row % 256 << 8 * (row // 256), p**k)), 4)
-#: (1 + p)^(-d · p^i), and p^i, or p^k where that is larger.
-_DIGITS = max(POWERS)
-_LOG = np.split(
-    _table(_LARGEST * _DIGITS, lambda row, p, k: pow(1 + p, -(row % _LARGEST) * p ** (row // _LARGEST), p**k)), _DIGITS
-)
-_POWER = _table(_DIGITS + 1, lambda i, p, k: p ** min(i, k))
+#: So many digits to the base p of a number are looked up in tables; a round of Newton's iteration doubles them.
+_DIGITS, _ROUNDS = (6, 3, 3, 2), 2
+_NEAR = np.array([p**w for p, w in zip(PRIMES, _DIGITS)], U)
+_INVERSE_NEAR = _table(max(_NEAR), lambda y, p, k: pow(y, -1, p**k) if y % p else 0)
 #: 2^e, for all exponents of float64 and of products with its fraction.
 _LEAST = -1140
 _TWO = _table(2300, lambda e, p, k: pow(2, e + _LEAST, p**k))
 _HALF = _TWO[-1 - _LEAST]
+#: (1 + p)^(b · 2048^j): an exponent of 32 bits is three numbers of 11.
+_PIECE = 11
+_EXP = [_table(1, lambda *_: 1)] * 3
+for _bit in range(3 * _PIECE):
+    _step = np.array([pow(1 + p, 1 << _bit, p**k) for p, k in zip(PRIMES, POWERS)], U)
+    _EXP[_bit // _PIECE] = np.concatenate([_EXP[_bit // _PIECE], _EXP[_bit // _PIECE] * _step % M])
 
 
 # ---------------------------------------------------------------- what an element holds
@@ -99,9 +101,30 @@ def _plain(a: np.ndarray) -> bool:
     return not a.size or bool(a.max() <= NUMBER)
 
 
+_EACHES, _MODULI_OF_MANY = np.tile(_EACH, 2**16), np.tile(M, 2**16)
+
+
+def _beside(many: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """A number for each prime, beside each number of `a`: numpy takes them in one go, and of a row of four it would
+    take four at a time."""
+    return many[: a.size].reshape(a.shape) if a.size <= many.size else many[:COUNT]
+
+
+def _remainder(a: np.ndarray) -> np.ndarray:
+    """a modulo M, in place: nobody else has `a`."""
+    return np.remainder(a, _beside(_MODULI_OF_MANY, a), out=a)
+
+
+def _once(a: np.ndarray) -> np.ndarray:
+    """The same of what is below 2 M, without a division: what would be negative is a large number in uint64."""
+    return np.minimum(a, a - _beside(_MODULI_OF_MANY, a), out=a)
+
+
 def _looked_up(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """`table[rows, each prime]`."""
-    return table.reshape(-1).take(rows.astype(np.int64) * COUNT + _EACH)
+    at = rows.view(np.int64) * COUNT
+    at += _beside(_EACHES, at)
+    return table.reshape(-1).take(at)
 
 
 def marked(a: np.ndarray) -> np.ndarray:
@@ -142,9 +165,13 @@ def full(shape: tuple[int, ...], element: np.ndarray | U) -> np.ndarray:
 def whole(values: np.ndarray) -> np.ndarray:
     """Residues of integers."""
     values = np.asarray(values)
+    if values.dtype == bool:
+        return np.repeat(values.astype(U)[..., None], COUNT, -1)
     if values.dtype == np.uint64:
         return values[..., None] % M
-    size, negative = np.abs(values.astype(np.int64)).astype(U)[..., None] % M, values < 0
+    negative = values < 0
+    size = np.repeat(np.abs(values.astype(np.int64)).astype(U)[..., None], COUNT, -1)
+    size = _remainder(size) if size.size and size.max() >= _SMALLEST else size
     return np.where(negative[..., None] & (size != 0), M - size, size) if negative.any() else size
 
 
@@ -157,9 +184,11 @@ def embed(values: np.ndarray) -> np.ndarray:
     finite = np.isfinite(values)
     finite_all = bool(finite.all())
     fraction, exponent = np.frexp(values if finite_all else np.where(finite, values, 0.0))
-    numerator = np.abs(fraction * 2.0**53).astype(U)[..., None] % M
-    numerator = np.where((values < 0)[..., None], M - numerator, numerator)
-    out = numerator * _TWO.take(exponent - 53 - _LEAST, 0) % M
+    out = _remainder(np.repeat(np.abs(fraction * 2.0**53).astype(U)[..., None], COUNT, -1))
+    out *= _TWO.take(exponent - (53 + _LEAST), 0)
+    out = _remainder(out)
+    if (negative := values < 0).any():
+        out = np.where(negative[..., None], M - out, out)
     return out if finite_all else marks(values, out)
 
 
@@ -175,31 +204,38 @@ def marks(values: np.ndarray, out: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- arithmetic
 def add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if _plain(a) and _plain(b):
-        total = a + b
-        return np.where(total >= M, total - M, total)
+        return _once(a + b)
     if _turnless(a, b):
-        return np.where(marked(a) | marked(b), NAR, ((a & NUMBER) + (b & NUMBER)) % M)
+        return np.where(marked(a) | marked(b), NAR, _once((a & NUMBER) + (b & NUMBER)))
     (r, t, lost, bad), (s, u, gone, worse) = _parts(a), _parts(b)
     return _joined((r + s) % M, t + u, lost | gone, bad | worse)
 
 
 def minus(a: np.ndarray) -> np.ndarray:
     r = a & NUMBER
-    out = np.where(r == 0, r, M - r)
+    out = _beside(_MODULI_OF_MANY, r) - r
+    out *= r != 0
     if _plain(a):
         return out
     _, t, lost, bad = _parts(a)
     return _joined(out, P - U(1) - t, lost, bad)
 
 
+def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if _plain(a) and _plain(b):
+        out = a - b
+        return np.minimum(out, out + _beside(_MODULI_OF_MANY, out), out=out)
+    return add(a, minus(b))
+
+
 def mul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """0 times what is no residue is 0. A turn stays with 1, with the factors between logarithms of two bases, and with
     their negatives."""
     if _plain(a) and _plain(b):
-        return (a * b) % M
+        return _remainder(a * b)
     zero = ((a == 0) & ~infinite(b) & (b != NAN)) | ((b == 0) & ~infinite(a) & (a != NAN))
     if _turnless(a, b):
-        return np.where((marked(a) | marked(b)) & ~zero, NAR, (a & NUMBER) * (b & NUMBER) % M)
+        return np.where((marked(a) | marked(b)) & ~zero, NAR, _remainder((a & NUMBER) * (b & NUMBER)))
     (r, t, lost, bad), (s, u, gone, worse) = _parts(a), _parts(b)
     left, right = turned(a), turned(b)
     keeps = left & ~right & (_base(s) != 0)
@@ -219,22 +255,29 @@ def inverse(a: np.ndarray) -> np.ndarray:
     """1 / a; NAR where p divides a. (Newton's iteration: each round doubles the digits that are known.) Of log 2 it is
     `LOG2E`, which loses no turn."""
     y = a & NUMBER
-    x = _looked_up(_INVERSE_OF, y % P)
+    x = _looked_up(_INVERSE_NEAR, y % _NEAR)
     good = (x != 0) & ~marked(a)
-    for _ in range(5):
-        x = x * ((U(2) + M - (y * x) % M) % M) % M
+    for _ in range(_ROUNDS):
+        x = _remainder(x * _remainder(U(2) + M - _remainder(y * x)))
     x = np.where(turned(a) & (a != _LOG2), x | LOST, x)
     return np.where(good, x, NAR)
 
 
 def exp(a: np.ndarray) -> np.ndarray:
     x, t, lost, bad = _parts(a)
-    out = _looked_up(_EXP[0], x & U(255))
-    for j in (1, 2, 3):
-        out = out * _looked_up(_EXP[j], (x >> U(8 * j)) & U(255)) % M
+    out = _power_of_generator(x)
     if _plain(a):
         return out
-    return np.where(bad | lost, NAR, out * _looked_up(_UNITY, t) % M)
+    return np.where(bad | lost, NAR, _remainder(out * _looked_up(_UNITY, t)))
+
+
+def _power_of_generator(x: np.ndarray) -> np.ndarray:
+    """(1 + p)^x."""
+    piece = U(2**_PIECE - 1)
+    out = _looked_up(_EXP[0], x & piece)
+    for j in (1, 2):
+        out = _remainder(out * _looked_up(_EXP[j], (x >> U(_PIECE * j)) & piece))
+    return out
 
 
 def _on_circle(x: int, p: int, k: int) -> tuple[int, int]:
@@ -251,7 +294,7 @@ def _on_circle(x: int, p: int, k: int) -> tuple[int, int]:
 
 @functools.cache
 def _circle() -> list[np.ndarray]:
-    """As `_EXP`: u^(b · 256^j), the real parts and the imaginary ones. (Made where somebody asks for them.)"""
+    """u^(b · 256^j): the real parts and the imaginary ones. (Made where somebody asks for them.)"""
     made = [[_on_circle(b << 8 * j, p, k) for p, k in zip(PRIMES, POWERS)] for j in range(4) for b in range(256)]
     return np.split(np.array(made, U), 4)
 
@@ -268,28 +311,59 @@ def circle(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log(a: np.ndarray) -> np.ndarray:
-    """The exponent and the turn; digit by digit, as (1 + p)^(d·p^i) is 1 + d·p^(i+1) modulo p^(i+2)."""
+    """The exponent and the turn. Its first w digits are looked up; then (1 + p)^(d·p^w) is 1 + d·u·p^(w+1) modulo
+    p^(2w+2), with one u for all d, so that each round knows twice as many digits and one more."""
     y = a & NUMBER
     good = (a <= NUMBER) & (y % P != 0)
     y = np.where(good, y, U(1))
     t = _looked_up(_TURN_OF, y % P)
-    z = y * _looked_up(_UNITY, (P - U(1) - t) % (P - U(1))) % M
-    x = np.zeros_like(z)
-    for i in range(_DIGITS - 1):
-        digit = (z - U(1)) // _POWER[i + 1] % P
-        z = z * _looked_up(_LOG[i], digit) % M
-        x += digit * _POWER[i]
+    z = _remainder(y * _looked_up(_UNITY, (P - U(1) - t) % (P - U(1))))
+    near, rounds = _logs()
+    x = _looked_up(near, (z - U(1)) // P % _NEAR)
+    for known, after, inverse_of_u in rounds:
+        rest = _remainder(z * _power_of_generator(_ORDER - x))
+        x = (x + (rest - U(1)) // after * inverse_of_u % after * known) % _ORDER
     return np.where(good, x | (t << _TURN), NAR)
+
+
+#: Of 1 + p.
+_ORDER = np.array([p ** (k - 1) for p, k in zip(PRIMES, POWERS)], U)
+
+
+@functools.cache
+def _logs() -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+    """(z - 1) / p modulo p^w -> the first w digits of z's exponent; and for each round p^w, p^(w+1) and 1/u."""
+    near, rounds, digits = np.zeros((int(max(_NEAR)), COUNT), U), [], tuple[int, ...](_DIGITS)
+    for prime, (p, w) in enumerate(zip(PRIMES, digits)):
+        for x in range(p**w):
+            near[(pow(1 + p, x, p ** (w + 1)) - 1) // p, prime] = x
+    for _ in range(_ROUNDS):
+        known = np.array([p**w for p, w in zip(PRIMES, digits)], U)
+        tops = [p ** (w + 1) for p, w in zip(PRIMES, digits)]
+        units = [(pow(1 + p, p**w, top * top) - 1) // top for p, w, top in zip(PRIMES, digits, tops)]
+        rounds.append((known, np.array(tops, U), np.array([pow(u, -1, top) for u, top in zip(units, tops)], U)))
+        digits = tuple(2 * w + 1 for w in digits)
+    return near, rounds
 
 
 def inverse_root(a: np.ndarray) -> np.ndarray:
     """1 / √a, a square itself; NAR where a is no square."""
     y = a & NUMBER
-    x = _looked_up(_ROOT_OF, y % P)
-    good = (x != 0) & (a <= NUMBER)
-    for _ in range(5):
-        x = x * ((U(3) + M - y * (x * x % M) % M) % M) % M * _HALF % M
-    return np.where(good, x, NAR)
+    x = _looked_up(_roots_near(), y % _NEAR)
+    return np.where((x != 0) & (a <= NUMBER), _nearer_root(y, x, _ROUNDS), NAR)
+
+
+def _nearer_root(y: np.ndarray, x: np.ndarray, rounds: int) -> np.ndarray:
+    for _ in range(rounds):
+        x = _remainder(_remainder(x * _remainder(U(3) + M - _remainder(y * _remainder(x * x)))) * _HALF)
+    return x
+
+
+@functools.cache
+def _roots_near() -> np.ndarray:
+    """As `_ROOT_OF`, of a number modulo `_NEAR`."""
+    y = np.repeat(np.arange(max(_NEAR), dtype=U)[:, None], COUNT, -1)
+    return _nearer_root(y, _looked_up(_ROOT_OF, y % P), 5)
 
 
 def root(a: np.ndarray) -> np.ndarray:
@@ -329,7 +403,7 @@ def total(a: np.ndarray, axis: int | tuple[int, ...] | None, keepdims: bool = Fa
     """The sum along axes of the numbers (not negative; None: all of them)."""
     axes = tuple(range(a.ndim - 1)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
     if _plain(a):
-        return a.sum(axes, dtype=U, keepdims=keepdims) % M
+        return _remainder(a.sum(axes, dtype=U, keepdims=keepdims))
     if _turnless(a):
         number = (a & NUMBER).sum(axes, dtype=U, keepdims=keepdims) % M
         return np.where(marked(a).any(axes, keepdims=keepdims), NAR, number)
@@ -362,15 +436,22 @@ def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    a, b = (np.moveaxis(each & NUMBER, -1, 0) for each in (a, b))
-    low, high = U(0xFFFF), U(16)
-    halves = [[(each & low).astype(np.float64), (each >> high).astype(np.float64)] for each in (a, b)]
-    (a0, a1), (b0, b1) = halves
-    inner = a.shape[-1]
+    rows, inner, columns = a.shape[-3], a.shape[-2], b.shape[-2]
     if inner >= 2**20:
         raise ValueError(f"a product over {inner} elements: residues add up to 1,048,575 of them")
-    one, middle, top = (np.moveaxis(each, 0, -1).astype(U) for each in (a0 @ b0, a0 @ b1 + a1 @ b0, a1 @ b1))
-    return (((top % M << high) + middle) % M * U(2**16) + one) % M
+    halves = []
+    for each, axis in ((a, -2), (b, -1)):  # the lower halves before the higher ones: one product has all four
+        number, low = np.ascontiguousarray(np.moveaxis(each, -1, 0)) & NUMBER, U(0xFFFF)
+        halves.append(np.concatenate([number & low, number >> U(16)], axis, dtype=np.float64))
+    made = (halves[0] @ halves[1]).astype(U)
+    upper, lower = made[..., :rows, :], made[..., rows:, :]
+    m = M.reshape(-1, *[1] * (made.ndim - 1))
+    out = lower[..., columns:] % m << U(16)
+    out += upper[..., columns:] + lower[..., :columns]
+    out = out % m << U(16)
+    out += upper[..., :columns]
+    out %= m
+    return np.ascontiguousarray(np.moveaxis(out, 0, -1))
 
 
 # ---------------------------------------------------------------- constants that stand for real numbers
@@ -464,6 +545,11 @@ def literal(value: float) -> np.ndarray:
     1/√(2π), 2/√π or 1/√2; 1/n; a binary fraction of up to 12 digits; a decimal one of up to 6, so that 0.134145 is
     three times 0.044715. Else it is exactly that float32. (See `literals_of_roots` as well.)
     """
+    return _literal(value, *_READ_AS_ROOTS[-1:])
+
+
+@functools.lru_cache(4096)
+def _literal(value: float, *reading: bool) -> np.ndarray:
     with np.errstate(all="ignore"):
         single = np.float32(value)
     if not np.isfinite(single):

@@ -36,7 +36,7 @@ from academy.exact.memory import Memory
 from academy.runtime.modes import DispatchMode
 
 _MOVES = frozenset(
-    """clone copy contiguous _to_copy cat stack index index_select gather take scatter index_put index_copy masked_fill
+    """clone copy contiguous _to_copy index gather take scatter index_put index_copy masked_fill
     masked_scatter masked_select repeat repeat_interleave roll flip constant_pad_nd tril triu embedding diag_embed
     slice_scatter select_scatter diagonal_scatter as_strided_scatter unfold_copy new_empty_strided _reshape_copy
     slice_backward select_backward diagonal_backward lift_fresh_copy _unsafe_index narrow_copy""".split()
@@ -60,6 +60,10 @@ _NEW = frozenset(
     """zeros zeros_like ones ones_like new_zeros new_ones arange eye zero rand randn rand_like randn_like normal uniform
     bernoulli exponential randint randint_like random scalar_tensor tril_indices native_dropout multinomial""".split()
 )
+#: That `array.apply` has marked already.
+_MARKED = frozenset([*_ELEMENTWISE, "add", "sub", "rsub"])
+#: Whose result is no float.
+_COMPARISONS = frozenset("eq ne lt le gt ge".split())
 #: Whose result is memory that nobody has written yet.
 _EMPTY = frozenset("empty empty_like empty_strided new_empty new_empty_strided resize set".split())
 _CHOSEN = {"max": True, "amax": True, "min": False, "amin": False}
@@ -77,9 +81,9 @@ class Carrier(DispatchMode):
         name, written, view = _said_of(func)
         if name == "_local_scalar_dense":
             return self._leaves(func, args)
-        writes = [kwargs.get(key, args[place] if place < len(args) else None) for place, key in written]
-        if view:
+        if view or name in _COMPARISONS and not written:
             return func(*args, **kwargs)
+        writes = [kwargs.get(key, args[place] if place < len(args) else None) for place, key in written]
         if func.namespace not in ("aten", "prims") or name in _EMPTY:
             for tensor in _floats((args, kwargs)):
                 self.memory.know(tensor)
@@ -92,7 +96,7 @@ class Carrier(DispatchMode):
             for tensor in _floats(out if not writes else writes):
                 if name in _ELEMENTWISE:  # integers over integers
                     (residues,) = self._elementwise(func, name, [tensor], *_mapped(self._numbers, (args, kwargs)))
-                    self.memory.put(tensor, r.marks(_floats_of(tensor), _spread(residues, (*tensor.shape, r.COUNT))))
+                    self.memory.put(tensor, residues)
                 else:
                     self.memory.put(tensor, self._new(name, tensor, args, kwargs))
             return out
@@ -109,7 +113,8 @@ class Carrier(DispatchMode):
         had = [each.residues if isinstance(each, Numbers) else each for each in _flat(given)]
         had = [each for each in had if isinstance(each, np.ndarray)]
         for tensor, residues in zip(targets, made):
-            residues = r.marks(_floats_of(tensor), _spread(residues, (*tensor.shape, r.COUNT)))
+            if name not in _MARKED:
+                residues = r.marks(_floats_of(tensor), array.spread(residues, (*tensor.shape, r.COUNT)))
             self.memory.put(tensor, residues, mine=not any(np.may_share_memory(residues, each) for each in had))
         return out
 
@@ -148,6 +153,10 @@ class Carrier(DispatchMode):
 
     def _new(self, name: str, tensor: torch.Tensor, args: tuple, kwargs: dict) -> np.ndarray:
         """Made of no float: data, or one number everywhere."""
+        if name in ("zeros", "new_zeros", "zeros_like"):
+            return r.full(tuple(tensor.shape), np.uint64(0))
+        if name == "_to_copy" and args[0].dtype == torch.bool:
+            return r.whole(args[0].numpy())
         numbers = [each for each in (*args, *kwargs.values()) if type(each) is float]
         if name in ("full", "full_like", "new_full", "fill", "scalar_tensor", "masked_fill") and numbers:
             return r.full(tuple(tensor.shape), r.literal(numbers[-1]))
@@ -171,6 +180,21 @@ class Carrier(DispatchMode):
             out = func(*own_args, **own_kwargs)
             outs.append(out.numpy().view(np.uint64))
         return outs
+
+    def _do_index_select(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        x, axis, index = args
+        made = x.residues.take(index.reshape(-1).numpy(), axis % x.floats.ndim) if x.floats.ndim else x.residues
+        return [made.reshape(*targets[0].shape, r.COUNT)]
+
+    def _do_cat(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        parts, axis = [self._operand(each).residues for each in args[0]], _named(func, args, kwargs).get("dim", 0)
+        if len({each.ndim for each in parts}) > 1:  # an empty one of no shape
+            parts = [each for each in parts if each.size]
+        return [np.concatenate(parts, axis % (parts[0].ndim - 1))]
+
+    def _do_stack(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
+        parts, axis = [self._operand(each).residues for each in args[0]], _named(func, args, kwargs).get("dim", 0)
+        return [np.stack(parts, axis % parts[0].ndim)]
 
     def _move(self, func: Any, name: str, targets: list, args: tuple, kwargs: dict) -> list[np.ndarray]:
         if name in ("copy", "_to_copy"):
@@ -211,8 +235,9 @@ class Carrier(DispatchMode):
 
     def _added(self, targets, args, kwargs, sign: int = 1) -> list[np.ndarray]:
         a, b = map(self._operand, args[:2])
-        residues = r.mul(b.residues, self._operand(sign * kwargs.get("alpha", 1)).residues)
-        return [array.apply("add", _floats_of(targets[0]), a, Numbers(b.floats, residues))]
+        if (alpha := kwargs.get("alpha", 1)) != 1:
+            b = Numbers(b.floats, r.mul(b.residues, self._operand(alpha).residues))
+        return [array.apply("add" if sign > 0 else "sub", _floats_of(targets[0]), a, b)]
 
     def _do_add(self, func, name, targets, args, kwargs) -> list[np.ndarray]:
         return self._added(targets, args, kwargs)
@@ -351,7 +376,8 @@ class Carrier(DispatchMode):
 
     # ---------------------------------------------------------------- the rest
     def _taken_apart(self, func: Any, name: str, args: tuple, kwargs: dict, writes: list) -> Any:
-        if not writes and (apart := _decompositions().get(func)) is not None:
+        apart = None if writes or name in ("zeros_like", "ones_like") else _decompositions().get(func)
+        if apart is not None:
             with self:
                 return apart(*args, **kwargs)
         out = func(*args, **kwargs)
@@ -381,10 +407,6 @@ def _said_of(func: Any) -> tuple[str, list[tuple[int, str]], bool]:
         (at, each.name) for at, each in enumerate(schema.arguments) if each.alias_info and each.alias_info.is_write
     ]
     return name, writes, not writes and any(each.alias_info is not None for each in schema.returns)
-
-
-def _spread(residues: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return residues if residues.shape == shape else np.broadcast_to(residues, shape)
 
 
 def _named(func: Any, args: tuple, kwargs: dict) -> dict[str, Any]:

@@ -102,19 +102,20 @@ class Following:
 
     def give(self, handle: Any, residues: np.ndarray) -> Any:
         shape = (*np.shape(handle.data), r.COUNT)
-        handle.residues = residues if residues.shape == shape else np.broadcast_to(residues, shape)
+        handle.residues = array.spread(residues, shape)
         return handle
 
     # ---------------------------------------------------------------- memory
     def places(self, pointers: Any, mask: np.ndarray) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
         """The regions that the lanes point into: each with the lanes and their elements. None for unknown memory."""
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
-        lanes, addresses = np.nonzero(np.atleast_1d(mask).reshape(-1))[0], np.atleast_1d(pointers.data).reshape(-1)
+        lanes, addresses = np.nonzero(mask.reshape(-1))[0], pointers.data.reshape(-1)
         while lanes.size:
-            some = addresses[lanes].astype(np.int64)
-            region = self.memory.at(int(some.min()), int(some.max()), size)
-            if region is None and some.min() != some.max():  # lanes in several tensors
-                region = self.memory.at(int(some[0]), int(some[0]), size)
+            some = addresses[lanes].view(np.int64)
+            if (region := self.memory.at(int(some.min()), int(some.max()), size)) is not None:
+                yield region, lanes, (some - region.base) // size
+                return
+            region = self.memory.at(int(some[0]), int(some[0]), size)  # lanes in several tensors, or in none
             if region is None:
                 inside = some == some[0]
                 yield None, lanes[inside], some[inside]
@@ -127,17 +128,24 @@ class Following:
         dtype = pointers.get_element_ty()
         kind = interpreter._get_np_dtype(dtype)
         if other is None:
-            start = np.full((*out.data.shape, r.COUNT), r.NAR)
+            start = r.full(out.data.shape, r.NAR)
         elif getattr(other, "residues", None) is None:
             start = r.embed(decode(np.asarray(other.data), dtype))
         else:
             start = other.residues
-        found = np.array(np.broadcast_to(start, (*out.data.shape, r.COUNT))).reshape(-1, r.COUNT)
+        found: np.ndarray | None = None
         for region, lanes, elements in self.places(pointers, mask):
             if region is None:
                 self.lost["a load from memory that no tensor was seen at"] += 1
                 continue
-            found[lanes] = self.memory.read(region, elements, lambda bits: decode(bits.view(kind), dtype))
+            read = self.memory.read(region, elements, lambda bits: decode(bits.view(kind), dtype))
+            if len(lanes) == out.data.size:
+                found = read
+                break
+            if found is None:
+                found = np.array(array.spread(start, (*out.data.shape, r.COUNT))).reshape(-1, r.COUNT)
+            found[lanes] = read
+        found = array.spread(start, (*out.data.shape, r.COUNT)) if found is None else found
         self.give(out, r.marks(decode(out.data, dtype), found.reshape(*out.data.shape, r.COUNT)))
 
     def load_bits(self, pointers: Any, mask: np.ndarray, out: Any) -> None:
@@ -156,7 +164,7 @@ class Following:
                 self.remember(bits[inside][known], region.residues[elements[known]])
 
     def store(self, pointers: Any, value: Any, mask: np.ndarray) -> None:
-        residues = np.broadcast_to(self.of(value, "store"), (*np.shape(pointers.data), r.COUNT)).reshape(-1, r.COUNT)
+        residues = array.spread(self.of(value, "store"), (*np.shape(pointers.data), r.COUNT)).reshape(-1, r.COUNT)
         for region, lanes, elements in self.places(pointers, mask):
             if region is None:
                 self.lost["a store to memory that no tensor was seen at"] += 1
@@ -306,7 +314,7 @@ def _wrappers(follow: Following) -> tuple[dict[str, Callable], dict[str, Callabl
     # ---------------------------------------------------------------- memory
     @wraps("create_masked_load")
     def _(out, pointers, mask, other, *_, **__):
-        lanes = np.broadcast_to(_lanes(mask), np.shape(pointers.data))
+        lanes = array.spread(_lanes(mask), np.shape(pointers.data))
         if _is_float(out.dtype):
             follow.load(pointers, lanes, other, out)
         else:
@@ -315,16 +323,16 @@ def _wrappers(follow: Following) -> tuple[dict[str, Callable], dict[str, Callabl
     @wraps("create_masked_store")
     def _(out, pointers, value, mask, *_, **__):
         if _is_float(value.dtype):
-            follow.store(pointers, value, np.broadcast_to(_lanes(mask), np.shape(pointers.data)))
+            follow.store(pointers, value, array.spread(_lanes(mask), np.shape(pointers.data)))
 
     original_rmw, atomics = builder.create_atomic_rmw, interpreter._ir.ATOMIC_OP
 
     def create_atomic_rmw(self, operation, pointers, value, mask, *args, **kwargs):
         if not _is_float(value.dtype):
             return original_rmw(self, operation, pointers, value, mask, *args, **kwargs)
-        dtype, on = value.dtype.scalar, np.broadcast_to(_lanes(mask), np.shape(pointers.data))
+        dtype, on = value.dtype.scalar, array.spread(_lanes(mask), np.shape(pointers.data))
         kind = interpreter._get_np_dtype(dtype)
-        given = np.broadcast_to(follow.of(value, "an atomic"), (*on.shape, r.COUNT)).reshape(-1, r.COUNT)
+        given = array.spread(follow.of(value, "an atomic"), (*on.shape, r.COUNT)).reshape(-1, r.COUNT)
         found, news = np.full_like(given, r.NAR), []
         for region, lanes, elements in follow.places(pointers, on):
             if region is None:

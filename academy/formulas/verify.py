@@ -136,8 +136,8 @@ def _kernels(comparisons: list[Comparison], project: Project) -> Result:
     torch.set_num_threads(1)
     result, memo, known, case = Result(), dict[tuple, Any](), dict[tuple, Any](), ""
     for comparison in comparisons:
-        if comparison.case != case:  # what PyTorch and the formulas give is the same for a lesson and its fast version
-            memo, known, case = {}, {}, comparison.case
+        if comparison.case != case:  # what PyTorch gives is the same for a lesson and its fast version
+            memo, case = {}, comparison.case
         try:
             module = project.module(comparison.module)
         except (ImportError, SyntaxError) as error:

@@ -1,6 +1,7 @@
 """The same function? A case's calls compared with the printed formulas without rounding, in `academy.exact`.
 
-The formula is evaluated from the very inputs of the kernel, with residues, once for all modules of a case. About half
+The formula is evaluated from the very inputs of the kernel, with residues, once for all modules and all cases that get
+these inputs. About half
 of all numbers have a root modulo a prime, so inputs are drawn until every element of every formula is decided: row by
 row where the formulas go row by row, else anew, at most `DRAWS` times. Numbers that a call is handed as such (a scale,
 an eps) are short fractions: what a caller folds into one of them, as in `scale * LOG2E`, is still known for what it is.
@@ -8,7 +9,9 @@ an eps) are short fractions: what a caller folds into one of them, as in `scale 
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -81,7 +84,7 @@ class Expected:
 
 
 class _Exactly(_Run):
-    def __init__(self, comparison: Comparison, module: ModuleType):
+    def __init__(self, comparison: Comparison, module: ModuleType, known: dict):
         hostile = Inputs("without rounding", LENGTHS, dtype=comparison.dtypes[0])
         super().__init__(comparison, module, hostile, {}, walls=False)
         self.case = cases.load(comparison.path)[comparison.case]
@@ -91,7 +94,7 @@ class _Exactly(_Run):
         if not f".{module.__name__}".endswith(f".{comparison.module}"):  # a copy has helpers of its own
             copied = {atom: rule for atom, rule in self.atoms.items() if atom.startswith(own)}
             self.atoms |= {f"{module.__name__}.{atom.removeprefix(own)}": rule for atom, rule in copied.items()}
-        self.kept: dict[str, Any] = {}
+        self.known, self.kept = known, dict[str, Any]()
         self.again: np.ndarray | None = None  # rows that are drawn anew
         self.used: set[str] = set()  # atoms
 
@@ -122,16 +125,14 @@ class _Exactly(_Run):
             self.memo.clear()
             with without_rounding() as session:
                 inputs = self.draw()
-                found = {
-                    name: self._numbers(target, summed, inputs, session) for name, target, summed in self.targets()
-                }
+                floats = {name: x for name, x in inputs.items() if torch.is_tensor(x) and x.is_floating_point()}
+                known = {name: session.of(x) for name, x in floats.items()}
+                found, lost = self._given(inputs, known, session)
             decided = {name: each.residues != r.NAR for name, each in found.items()}
             share = min((float(each.any(-1).mean()) for each in decided.values() if each.size), default=1.0)
             if share > most:
-                lost = {f"in the formula: {name}": count for name, count in session.lost.items()}
-                floats = {name: x for name, x in inputs.items() if torch.is_tensor(x) and x.is_floating_point()}
-                known = {name: session.of(x) for name, x in floats.items()}
-                best, most = Expected(inputs, found, known, lost, self.dims, self.row_shape), share
+                unknown = {f"in the formula: {name}": count for name, count in lost.items()}
+                best, most = Expected(inputs, found, known, unknown, self.dims, self.row_shape), share
             if share == 1:
                 break
             self.again = _undecided_rows([decided[name] for name, _, summed in self.targets() if not summed])
@@ -154,6 +155,27 @@ class _Exactly(_Run):
         outputs, gradients = self.ours(expected.inputs)
         got = {f"result {n}": out for n, out in enumerate(outputs)} | gradients
         return {name: value for name, value in got.items() if name in expected.results}
+
+    def _given(
+        self, inputs: dict, known: dict[str, np.ndarray], session: Session
+    ) -> tuple[dict[str, Numbers], Counter[str]]:
+        """What the formulas give for these inputs, and what was lost: of those that no other case has asked for."""
+        about = [self.comparison.page.path, self.comparison.rows, self.row_shape, self.dims]
+        seen = hashlib.sha256(repr(about).encode())
+        with _disable_current_modes():
+            for name, value in sorted(inputs.items()):
+                number = value.double().numpy() if torch.is_tensor(value) else np.array(value)
+                seen.update(repr((name, number.shape)).encode() + number.tobytes())
+                seen.update(known[name].tobytes() if name in known else b"")
+        found, lost = self.known.setdefault(seen.digest(), ({}, Counter()))
+        asked = {
+            name: (target, self.comparison.stable.get(target.tag), summed) for name, target, summed in self.targets()
+        }
+        missing = {key: None for key in asked.values() if key not in found}
+        self.wanted = list(dict.fromkeys(each for target, *_ in missing for each in target.inside()))
+        found.update((key, self._numbers(key[0], key[2], inputs, session)) for key in missing)
+        lost |= session.lost
+        return {name: found[key] for name, key in asked.items()}, lost
 
     def _numbers(self, target: Target, summed: bool, inputs: dict, session: Session) -> Numbers:
         value = self.expected(target, inputs)
@@ -187,13 +209,13 @@ def run(comparison: Comparison, module: ModuleType, known: dict) -> Outcome:
 
     Args:
         module: handed in, so that a changed copy can be compared too.
-        known: keeps what the formulas give, for other modules.
+        known: keeps what the formulas give, for other modules and cases.
     """
     made = Outcome(comparison, listed=comparison.listed)
     if made.listed:
         return made
     try:
-        trial = _Exactly(comparison, module)
+        trial = _Exactly(comparison, module, known)
         tried = known.setdefault((comparison.path, comparison.case), [])
 
         def once(number: int) -> tuple[dict[str, Verdict], dict[str, int]]:

@@ -90,6 +90,7 @@ class _Run:
         self.keys = {self.front.names[key]: key for key in (*self.front.given, *self.front.classes)}
         self.upstreams = [self.front.names[up] for _, up in (self.front.loss.terms if self.front.loss else ())]
         self.found: list[Problem] = []
+        self.wanted = comparison.targets()
 
     # ---------------------------------------------------------------- inputs
     def draw(self) -> dict[str, Any]:
@@ -267,7 +268,7 @@ class _Run:
         for name, other in replaced:
             values[name] = self.printed(other.replaced, inputs)[other.tag]
             batch += (name,) if batch and name not in batch else ()
-        tags = [target.tag for target in self.comparison.targets() if target.replaced == replaced]
+        tags = [target.tag for target in self.wanted if target.replaced == replaced]
         tags += [self.comparison.stable[tag] for tag in tags if tag in self.comparison.stable]
         return Formulas(self.comparison.page, tags)(batch=batch, **values)
 
