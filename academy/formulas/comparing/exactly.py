@@ -1,14 +1,15 @@
 """The same function? A case's calls compared with the printed formulas without rounding, in `academy.exact`.
 
-The formula is evaluated from the very inputs of the kernel, with residues, once for all modules and all cases that get
-these inputs. About half
-of all numbers have a root modulo a prime, so inputs are drawn until every element of every formula is decided: row by
-row where the formulas go row by row, else anew, at most `DRAWS` times. Numbers that a call is handed as such (a scale,
-an eps) are short fractions: what a caller folds into one of them, as in `scale * LOG2E`, is still known for what it is.
+The formula is evaluated from the very inputs of the kernel, with residues, once for all modules and for all cases with
+these inputs. About half of all numbers have a root modulo a prime, so inputs are drawn until every element of every
+formula is decided: row by row where the formulas go row by row, else anew, at most `DRAWS` times. Numbers that a call
+is handed as such (a scale, an eps) are short fractions: what a caller folds into one of them, as in `scale * LOG2E`, is
+still known for what it is.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections import Counter
@@ -159,23 +160,24 @@ class _Exactly(_Run):
     def _given(
         self, inputs: dict, known: dict[str, np.ndarray], session: Session
     ) -> tuple[dict[str, Numbers], Counter[str]]:
-        """What the formulas give for these inputs, and what was lost: of those that no other case has asked for."""
-        about = [self.comparison.page.path, self.comparison.rows, self.row_shape, self.dims]
+        """What the formulas give for these inputs, and what was lost. What a case asks for is known to the next."""
+        about = [self.comparison.page.text, self.comparison.rows, self.row_shape, self.dims]
         seen = hashlib.sha256(repr(about).encode())
         with _disable_current_modes():
             for name, value in sorted(inputs.items()):
                 number = value.double().numpy() if torch.is_tensor(value) else np.array(value)
                 seen.update(repr((name, number.shape)).encode() + number.tobytes())
                 seen.update(known[name].tobytes() if name in known else b"")
-        found, lost = self.known.setdefault(seen.digest(), ({}, Counter()))
+        found = self.known.setdefault(seen.digest(), {})
         asked = {
             name: (target, self.comparison.stable.get(target.tag), summed) for name, target, summed in self.targets()
         }
         missing = {key: None for key in asked.values() if key not in found}
         self.wanted = list(dict.fromkeys(each for target, *_ in missing for each in target.inside()))
-        found.update((key, self._numbers(key[0], key[2], inputs, session)) for key in missing)
-        lost |= session.lost
-        return {name: found[key] for name, key in asked.items()}, lost
+        made = [self._numbers(target, summed, inputs, session) for target, _, summed in missing]
+        found.update(zip(missing, zip(made, [session.lost] * len(made))))
+        lost = functools.reduce(Counter.__or__, (found[key][1] for key in asked.values()), Counter[str]())
+        return {name: found[key][0] for name, key in asked.items()}, lost
 
     def _numbers(self, target: Target, summed: bool, inputs: dict, session: Session) -> Numbers:
         value = self.expected(target, inputs)
