@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import processes
-from tests.site.browser import Browser, served
+from tests.site.browser import CHROMIUM, MISSING, Browser, served
 
 ROOT = Path(__file__).resolve().parents[2]
 # As the workflow that publishes the site sets them; mkdocs.yml reads them here too. test_addresses.py unsets them.
@@ -33,13 +33,17 @@ def pytest_collection_modifyitems(items):
     """The limit of a test, `timeout` in pyproject.toml or its own, is for what it does itself: the build that it waits
     for takes as long as the machine's other work lets it."""
     for item in items:
-        if BUILT & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "browser" in fixtures and not CHROMIUM:  # said before the site is built for it
+            item.add_marker(pytest.mark.skip(reason=MISSING))
+        if BUILT & fixtures:
             mark = item.get_closest_marker("timeout")
             item.add_marker(pytest.mark.timeout(*(mark.args if mark else ()), func_only=True), append=False)
 
 
 def pytest_collection_finish(session):
-    wanted = any("site" in getattr(item, "fixturenames", ()) for item in session.items)
+    items = [item for item in session.items if not item.get_closest_marker("skip")]
+    wanted = any("site" in getattr(item, "fixturenames", ()) for item in items)
     if wanted and not session.config.option.collectonly:
         processes.beside.append(functools.partial(_begin, session.config._tmp_path_factory))
 

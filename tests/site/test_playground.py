@@ -200,6 +200,7 @@ def test_without_a_network_python_starts_again(page, address):
         page.offline(False)
 
 
+@pytest.mark.usefixtures("browser")
 def test_without_wasm_the_page_is_as_before(address):
     own = Browser()
     try:
@@ -212,6 +213,7 @@ def test_without_wasm_the_page_is_as_before(address):
         own.close()
 
 
+@pytest.mark.usefixtures("browser")
 def test_from_a_folder_the_page_is_as_before(site):
     own = Browser()
     try:
