@@ -40,7 +40,7 @@ NOT_YET = "not measured yet"
 #: Files in `experiments/`, results of scripts in `benchmarks/` that are no operation's.
 EXPERIMENTS = (
     "measuring", "profiling", "huggingface", "host_time", "capstone", "capstone_options",
-    "capstone_optimizers", "below_triton", "many_cards", "accumulation", "reward",
+    "capstone_optimizers", "below_triton", "many_cards", "accumulation", "reward", "batch_invariance",
 )  # fmt: skip
 #: Our own providers, the one that is meant by "ours" first.
 OURS = ("fast", "lesson")

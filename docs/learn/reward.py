@@ -491,9 +491,10 @@ print("log-probabilities alone:    ", int((alone != token_logprobs(logits, drawn
 # With other tiles the same sums come out with other bits. That happens wherever a kernel chooses its tiles by the number
 # of rows, or cuts a sum into parts because few rows would leave SMs idle. To hold on to one choice is slower exactly
 # there. Count it: one row times a matrix of 8192 columns, in tiles of 128 columns, is 64 programs, and an H200 has 132
-# SMs. More than half of the card waits, and a choice for few rows would cut the sum so that it doesn't. [The guide to
-# numerics](../guides/numerics.md#the-same-row-in-another-batch) has the times, and says which functions here keep the
-# promise.
+# SMs. More than half of the card waits. Measured, that row takes [[bench: batch_invariance/product/1/invariant_ms]] in
+# place of [[bench: batch_invariance/product/1/usual_ms]]. [The guide to
+# numerics](../guides/numerics.md#the-same-row-in-another-batch) has more times, those of decoding, too, and says which
+# functions here keep the promise.
 #
 # ## At real size
 #
