@@ -45,6 +45,8 @@ from annotated_examples.fast import cross_entropy, decode, flash_attention, laye
 BACKEND = CUDABackend(GPUTarget("cuda", 90, 32))
 BINDERS: dict = {}
 VARIANTS: dict = {}
+#: A program that isn't moved about begins at 4 MiB, and its memory behind it.
+LEAST_ADDRESS = 2**23
 SEEN: list = []
 MADE: list = []
 
@@ -119,7 +121,7 @@ def told(value, tensors, new):
     """An address as (which tensor, where in it), new memory being numbered as it comes; all else as it is."""
     if isinstance(value, tuple | list):
         return tuple(told(each, tensors, new) for each in value)
-    if type(value) is int and value > 2**28:
+    if type(value) is int and value > LEAST_ADDRESS:
         for name, tensor in tensors:
             begin = tensor.untyped_storage().data_ptr()
             if begin <= value < begin + tensor.untyped_storage().nbytes():
