@@ -20,10 +20,10 @@ from academy.bench import experiment
 from academy.runtime.timing import LARGE_COPY_BYTES, Gpu
 from annotated_examples.attention.indexer import indexer_logits_paged
 from annotated_examples.attention.mla_decode import mla_decode
-from annotated_examples.attention.quantized_decode import decode_quantized
-from annotated_examples.attention.select_keys import select_keys
 from annotated_examples.attention.sparse_decode import sparse_decode, to_slots
 from annotated_examples.fast.decode import decode_attention
+from annotated_examples.fast.quantized_decode import decode_quantized
+from annotated_examples.fast.select_keys import select_keys
 
 NAME = "bytes_per_token"
 SHAPES = [(texts, tokens) for texts in (1, 64) for tokens in (32768, 131072)]

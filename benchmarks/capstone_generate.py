@@ -39,7 +39,7 @@ def measure(
     """What a run of so many texts gives, once the kernels are compiled."""
     wanted = dataclasses.replace(wanted, bits=bits)
     prompts = [text[:prompt] for text in next(gpt.batches(model.config, texts, seed=1))[0]]
-    generate.texts(model, prompts[:1] * texts, dataclasses.replace(wanted, tokens=2))
+    generate.texts(model, prompts, wanted)  # of another length, caches have other sizes, and kernels are compiled again
     _, prefill, decode = generate.texts(model, prompts, wanted)
     cache = generate.Cache(model, [prompt + wanted.tokens] * texts, wanted.page_size, bits)
     found = {

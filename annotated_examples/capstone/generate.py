@@ -13,7 +13,7 @@ their keys and values, in each layer. They never change, so they are kept. The w
 The model is the same in both, down to the code. Only what `attend` does is exchanged: it also keeps keys and values,
 and when it decodes, it attends to what was kept. The form with `mixer="latent"` keeps [a latent](../attention/mla.py)
 and reads [that](../attention/mla_decode.py). Keys and values may also be kept [in eight or four
-bits](../attention/quantized_cache.py), whose [codes are read as they are](../attention/quantized_decode.py).
+bits](../attention/quantized_cache.py), whose [codes are read as they are](../fast/quantized_decode.py).
 
     python annotated_examples/capstone/generate.py --prompt "# A" --prompt "The kernel " --mixer latent
     python annotated_examples/capstone/generate.py --bits 4
@@ -67,10 +67,10 @@ import torch
 
 from annotated_examples.attention.mla_decode import mla_decode
 from annotated_examples.attention.quantized_cache import append_
-from annotated_examples.attention.quantized_decode import decode_quantized
 from annotated_examples.capstone import gpt, options
 from annotated_examples.fast.decode import decode_attention
 from annotated_examples.fast.matmul import matmul_forward
+from annotated_examples.fast.quantized_decode import decode_quantized
 from annotated_examples.sampling.sample import sample
 
 # ## What doesn't depend on the number of rows
