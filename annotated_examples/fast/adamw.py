@@ -38,6 +38,7 @@ from annotated_examples.optimizers.adamw import (
     one_minus_power,
     one_step_,
     opaque_step,
+    part_of_the_way,
     stream_of,
 )
 
@@ -61,7 +62,7 @@ def update_block(p_ptr, g_ptr, m_ptr, v_ptr, offs, mask, kept, rate, root, new1,
     p, g = load(p_ptr, offs, mask), load(g_ptr, offs, mask)
     m, v = load(m_ptr, offs, mask), load(v_ptr, offs, mask)
     # [[tag: AW-m]], [[tag: AW-v]], [[tag: AW-p]].
-    m += new1 * (g - m)
+    m = part_of_the_way(m, g, new1)
     v = beta2 * v + new2 * (g * g)
     updated = kept * p - rate * m / (tl.sqrt(v) / root + eps)
     tl.store(p_ptr + offs, updated, mask=mask)

@@ -90,6 +90,16 @@ def one_minus_power(new, n):
 # chunk? That stands in a second table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of
 # 2³³ elements has many entries, a bias one, and an empty tensor none, which stops nobody else. A chunk is several
 # blocks, so that the table is short, and a program has more to do than to look up its addresses.
+# ## A part of the way
+#
+# `old + share * (new - old)` stays where it is if old and new are equal. But past the middle it loses what is small:
+# with a share of 1, as for $\beta_1 = 0$, and an old average of 10⁸, float32 has nothing left of a 1 in `1 - old`. So
+# there the way is reckoned from its other end, as `torch.lerp` does.
+@triton.jit
+def part_of_the_way(old, new, share):
+    return tl.where(share < 0.5, old + share * (new - old), new - (1.0 - share) * (new - old))
+
+
 @triton.jit
 def adamw_kernel(
     table_ptr,  # (6, tensors) int64: addresses of p, g, m, v and the step; lengths
@@ -134,11 +144,9 @@ def adamw_kernel(
         g = tl.load(g_ptr + offs, mask=mask, other=0.0).to(tl.float32)
         m = tl.load(m_ptr + offs, mask=mask, other=0.0)
         v = tl.load(v_ptr + offs, mask=mask, other=0.0)
-        # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that:
-        # with a $\beta_2$ near 0, `v + (g * g - v)` would lose a small gradient that comes after a large one. Where `v`
-        # is 10⁸, float32 has nothing left of a 1 in `1 - v`. For the same reason $\beta_2$ is handed over as well: in
-        # `1.0 - new2` a small one is lost.
-        m += new1 * (g - m)
+        # [[tag: AW-m]]: the average goes a part of the way to the new gradient. [[tag: AW-v]] isn't written like that,
+        # because a $\beta_2$ near 0 matters, too. So it is handed over: in `1.0 - new2` a small one is lost.
+        m = part_of_the_way(m, g, new1)
         v = beta2 * v + new2 * (g * g)
         # [[tag: AW-p]]: the decay first, then the step. $\varepsilon$ is added *to* the root; under it, 10⁻⁸ would
         # count as 10⁻⁴.

@@ -131,9 +131,3 @@ def test_a_public_function_under_a_stand_in(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     row = table.judged("vector_add", OURS["tutorials.vector_add.vector_add"], "memcheck", 300, "")
     assert row["verdict"] == "right", row
-
-
-def test_the_two_writes_that_the_guide_explains_are_all_that_was_found():
-    rows = figures.first(ROOT, "experiments/sanitizers")["rows"]
-    found = {row["function"] for row in rows if row["verdict"] == "wrong"}
-    assert found <= {"fp8.linear.float8_linear", "fp8.linear.float8_linear_delayed"}

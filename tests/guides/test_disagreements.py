@@ -18,6 +18,7 @@ FOUND = {
     "loaded_and_dropped": ("which nobody has written", "tl.load(tmp_ptr"),
     "inside_the_allocation": ("outside a tensor", "tl.load(x_ptr"),
     "neighbouring_bytes": None,
+    "short_row": None,
     "padded_maximum": None,
 }
 
@@ -51,7 +52,12 @@ def test_what_the_page_says_of_a_card_is_in_the_results():
         "odd: 5, 1031": {1.0}, "whole: 4, 8192": {0.0}}  # fmt: skip
     assert f"On an {content['device']} two rungs of cross entropy, `{pair[0]}` and `{pair[1]}`" in PAGE
     content = figures.first(ROOT, "experiments/sanitizers")
-    said = [row["message"] for row in content["rows"] if row["sanitizer"] == "gsan" and row["verdict"] == "wrong"]
-    assert said and all("Write after write race detected" in each and "common/transposed.py" in each for each in said)
+    wrong = [row for row in content["rows"] if row["verdict"] == "wrong"]
+    said = [row["message"] for row in wrong if row["sanitizer"] == "gsan"]
+    files = [re.search(r"Write after write race detected.*annotated_examples/(.*?):", each)[1] for each in said]
+    assert set(files) == {"common/transposed.py", "common/frobenius.py"} and all(f"`{each}`" in PAGE for each in files)
+    raced = [row["function"] for row in wrong if row["sanitizer"] == "racecheck"]
+    assert sorted(raced) == ["fast.scaled_matmul.scaled_matmul", "tutorials.softmax.softmax"]
+    assert len(raced) + len(said) == len(wrong), "all of them are explained here, or said not to be"
     assert f"GSan on an {content['device']} reports" in PAGE
     assert json.dumps(content["rows"]).count("/work/") == 0

@@ -12,7 +12,8 @@ from tests.kernels.harness import DEVICE, Mutant, randn
 MUTANTS = [
     Mutant("decay after the step", "updated = (1.0 - lr * decay) * p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps)", "updated = (1.0 - lr * decay) * (p - lr / c1 * m / (tl.sqrt(v) / tl.sqrt(c2) + eps))"),
     Mutant("eps under the root", "tl.sqrt(v) / tl.sqrt(c2) + eps", "tl.sqrt(v / c2 + eps)"),
-    Mutant("decay added to the gradient", "m += new1 * (g - m)", "g += decay * p\n        m += new1 * (g - m)"),
+    Mutant("decay added to the gradient", "m = part_of_the_way(m, g, new1)", "g += decay * p\n        m = part_of_the_way(m, g, new1)"),
+    Mutant("the whole way from the old average", "share < 0.5", "share < 2.0"),
     Mutant("the power in float32", "tl.cast(new, tl.float64)", "tl.cast(new, tl.float32)"),
     Mutant("every length is the first tensor's", "tl.load(table_ptr + 5 * tensors + which)", "tl.load(table_ptr + 5 * tensors)"),
     Mutant("every step is the first tensor's", "tl.load(table_ptr + 4 * tensors + which)", "tl.load(table_ptr + 4 * tensors)"),
@@ -64,13 +65,14 @@ def assert_as_pytorch(module, shapes=SHAPES, dtype=torch.float32, steps=5, turne
 
 
 def small_after_large(module):
-    """With β₂ near 0 the average of squares forgets a large gradient at once."""
+    """With betas near 0 both averages forget a large gradient at once."""
     p, m, v = (torch.zeros(3, device=DEVICE) for _ in range(3))
     step = torch.zeros((), device=DEVICE)
-    for size in (1e6, 1.0):
+    for size in (1e9, 1e3):
         options = dict(lr=0.1, betas=(0.0, 1e-9), eps=0.0, weight_decay=0.0)
         module.adamw_([p], [torch.full_like(p, size)], [m], [v], step, **options)
-    torch.testing.assert_close(v, torch.full_like(v, 1001.0), rtol=1e-5, atol=0)  # 10⁻⁹ of 10¹², and 1
+    torch.testing.assert_close(m, torch.full_like(m, 1e3), rtol=1e-5, atol=0)
+    torch.testing.assert_close(v, torch.full_like(v, 1001e6), rtol=1e-5, atol=0)  # 10⁻⁹ of 10¹⁸, and 10⁶
 
 
 def steps_of_their_own(module):
