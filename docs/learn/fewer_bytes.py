@@ -460,8 +460,8 @@ for name, (kept, fetched, operations) in of_a_token(tokens, heads, key_heads, se
 #
 # [[experiment: bytes_per_token]]
 #
-# Codes of eight and four bits, and the choice of keys, have fast versions, which aren't in this table yet: their times are
-# [on](../kernels/fast/quantized_decode.md) [their pages](../kernels/fast/select_keys.md).
+# The fast versions for [codes of eight and four bits](../kernels/fast/quantized_decode.md) and for [the choice of
+# keys](../kernels/fast/select_keys.md) aren't in this table yet; their own pages have their times.
 #
 # Each function at sizes of its own, beside other ways to compute it, is on the pages of [benchmarks](../benchmarks/index.md).
 # Decoding from heads in four bits:
