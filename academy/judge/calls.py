@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import pickle
 import random
+import time
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from types import FunctionType
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+import triton.testing
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
@@ -23,6 +27,8 @@ from academy.runtime.modes import DispatchMode
 Attempt: TypeAlias = Any
 #: Sets of inputs that require gradients, at most.
 _SETS = 8
+#: What a harness goes by: clocks, and what compares.
+_SHARED = (time, torch, torch.cuda, torch.cuda.Event, torch.Tensor, torch.testing, triton, triton.testing)
 
 
 def rank(attempt: Attempt) -> None:
@@ -148,9 +154,10 @@ def _rewritten(attempt: Attempt, changes: dict[str, Any]) -> None:
 
 
 def afterwards(attempt: Attempt) -> None:
-    """The random numbers that come next are no others, no memory of a call is kept for good, and what a call has
-    returned is its caller's: the next call changes nothing of it."""
+    """The random numbers that come next are no others, no memory of a call is kept for good, what a call has returned
+    is its caller's, which the next call changes nothing of, and no clock is another function."""
     inputs = attempt.inputs()
+    _worked_out(attempt, inputs)
     returned, _ = attempt.results(attempt.subject.function, inputs)
     before = {name: value.clone() for name, value in returned.items() if torch.is_tensor(value)}
     another = attempt.varied(seed=attempt.trial.seed + 1)
@@ -159,6 +166,12 @@ def afterwards(attempt: Attempt) -> None:
         if place := elements.first(~elements.same(returned[name].detach(), was)):
             changed = elements.at(name, place, returned[name], was)
             raise Wrong(f"the next call changes what this one has returned: {changed}. Do both return one tensor?")
+    file = getattr(getattr(inspect.unwrap(attempt.subject.function), "__code__", None), "co_filename", "")
+    for owner in _SHARED:
+        for name, value in vars(owner).items():
+            if isinstance(value, FunctionType) and value.__code__.co_filename == file:
+                raise Wrong(f"{owner.__name__}.{name} is a function of this file afterwards, in the whole program: who "
+                            "measures or compares by it is deceived", value.__code__.co_firstlineno)  # fmt: skip
     run = lambda: attempt.results(attempt.subject.function, inputs)  # noqa: E731
     ends: list[list[Any]] = []
     with _random_state_kept():
@@ -185,6 +198,25 @@ def afterwards(attempt: Attempt) -> None:
     if all(alive[1:]):
         raise Wrong(f"{alive[2]} of {len(kept[2])} tensors that a call allocates are kept after everything that it "
                     "returned is gone, anew in each call: memory runs out")  # fmt: skip
+
+
+def _worked_out(attempt: Attempt, inputs: dict[str, Any]) -> None:
+    """What a call has returned is worked out: to change the inputs afterwards changes nothing of it. (Nobody looks at
+    a result before, since one that works when it is looked at would do it then.)"""
+    function = attempt.subject.function
+    with torch.no_grad():
+        first = verdict.named(attempt.call(function, **writes.copies(inputs)))
+        wanted = {name: value.clone() for name, value in first.items() if elements.floating(value)}
+        given = writes.copies(inputs)
+        returned = attempt.call(function, **given)
+        for name, value in given.items():
+            if elements.floating(value) and value is not inputs[name]:
+                value.zero_()
+        for name, value in wanted.items():
+            now = verdict.named(returned)[name]
+            if not any(writes.shared(now, each) for each in given.values() if torch.is_tensor(each)):
+                one, two = (torch.where(now.isfinite() & value.isfinite(), x, 0) for x in (now, value))
+                attempt.near(f"{name}, where the inputs change after the call,", one, two)
 
 
 class _Made(DispatchMode):

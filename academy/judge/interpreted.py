@@ -138,7 +138,10 @@ def findings(files: list[str], call: Callable[[], dict[str, object]]) -> list[pr
     """
     launches, results = watched(files, call)
     found = [finding for launch in launches for finding in proof.findings(launch)]
-    returned = [x.untyped_storage().data_ptr() for x in results.values() if isinstance(x, torch.Tensor)]
+    returned: dict[int, list[torch.Tensor]] = {}
+    for x in results.values():
+        if isinstance(x, torch.Tensor):
+            returned.setdefault(x.untyped_storage().data_ptr(), []).append(x)
     return found + proof.unwritten_outputs(launches, returned)
 
 

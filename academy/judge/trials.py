@@ -173,6 +173,13 @@ class Plan:
         alike = made or any(len(tensor.dims) > 2 and tensor.names()[:1] == first for tensor in tensors)
         return self.odd(**(dict.fromkeys(first, 2) if alike else {}) | other)
 
+    def declared(self) -> Iterator[tuple[str, tuple[tuple[str, int], ...]]]:
+        """Where dims are confined to sizes, those that `odd` leaves: one of each dim after the other."""
+        for number in range(max(map(len, self.subject.sizes.values()), default=0)):
+            chosen = {dim: allowed[number % len(allowed)] for dim, allowed in self.subject.sizes.items()}
+            if (sizes := self.odd(**chosen)) != self.odd():
+                yield ", ".join(f"{size} {dim}" for dim, size in chosen.items()), sizes
+
     def small(self, **other: int) -> tuple[tuple[str, int], ...]:
         return self.chosen({dim: 3 for dim in self.subject.dims} | other)
 
@@ -226,6 +233,8 @@ class Plan:
         for dim in dims:
             if dim not in self.subject.sizes and dim not in counted:
                 yield self.trial(f"0 {dim}", self.odd(**{dim: 0}))
+        for name, sizes in self.declared():
+            yield self.trial(name, sizes)
         for draw in range(MORE_DRAWS if self.subject.maker else 0):
             yield self.trial(f"other inputs of these sizes, draw {draw + 1}", seed=draw + 1)
         yield from self._many_elements("", sums="exact")
@@ -275,6 +284,8 @@ class Plan:
                 continue
             values = "" if self.subject.maker else special.RUNS  # what a function makes may have bounds of its own
             yield self.trial(f"{name}, strided", options=options, layout="strided", upstream="sum", values=values)
+            for said, sizes in self.declared():  # a block that is full at one size is not at another
+                yield self.trial(f"{name}, {said}", sizes, options=options)
             if self.differentiable:
                 yield self.trial(f"{name}, without a gradient", options=options, how="detached")
 

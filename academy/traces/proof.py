@@ -8,11 +8,12 @@ and distinct (every element once a launch).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import torch
 
 from academy.traces.memory import Argument, unwritten
 from academy.traces.observer import Launch, Touch
@@ -199,11 +200,13 @@ def _between_lanes(launch: Launch, stores: list[Touch]) -> str:
 # ---- outputs and bytes ----------------------------------------------------------------------------------------------
 
 
-def unwritten_outputs(launches: list[Launch], returned: Collection[int] | None = None) -> list[Finding]:
+def unwritten_outputs(
+    launches: list[Launch], returned: Mapping[int, list[torch.Tensor]] | None = None
+) -> list[Finding]:
     """Elements of allocated, partly written outputs that hold no value after all the launches.
 
-    returned: identities of what the call gave back, if that is known. Anything else is scratch, some of whose elements
-    nobody may need.
+    returned: identities of what the call gave back, and the tensors in each, if that is known. Anything else is
+    scratch, some of whose elements nobody may need.
     """
     last: dict[tuple, tuple[Launch, Argument]] = {}
     stores = [(launch, touch) for launch in launches for touch in launch.touches if touch.operation != "load"]
@@ -222,6 +225,10 @@ def unwritten_outputs(launches: list[Launch], returned: Collection[int] | None =
         offsets = np.concatenate([_active(touch) for _, touch in stores if touch.argument.identity == identity])
         empty = np.flatnonzero(unwritten(argument.after).reshape(-1))
         holes = np.setdiff1d(empty, argument.elements_in_storage(offsets))
+        views = returned[identity] if returned else []
+        if views and all(view.element_size() == argument.itemsize for view in views):
+            shown = np.concatenate([_offsets(view) for view in views])
+            holes = np.intersect1d(holes, argument.elements_in_storage(shown))
         if holes.size:
             message = f"no program of {launch.kernel} writes {argument.element_name(int(holes[0]))}"
             if holes.size > 1:
@@ -233,6 +240,14 @@ def unwritten_outputs(launches: list[Launch], returned: Collection[int] | None =
             message += next(filter(None, (wrong_stride(launch, argument, line) for line in lines)), "")
             found.append(Finding(own[0].file, own[0].line, message))
     return found
+
+
+def _offsets(tensor: torch.Tensor) -> np.ndarray:
+    """Byte offsets in the storage of all elements."""
+    places = np.array(tensor.storage_offset())
+    for size, step in zip(tensor.shape, tensor.stride()):
+        places = np.add.outer(places, np.arange(size) * step)
+    return places.reshape(-1) * tensor.element_size()
 
 
 def _active(touch: Touch) -> np.ndarray:

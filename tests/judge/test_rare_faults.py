@@ -1,4 +1,4 @@
-"""What `academy judge` learnt from the last third of the corpus: small kernels, each with the fault and without it.
+"""What `academy judge` learnt from kernels whose authors had not seen it: small ones, with the fault and without it.
 None computes what a kernel there does."""
 
 import pytest
@@ -290,6 +290,116 @@ def centred_reference(x):
     return (x.float() - x.float().mean(1, keepdim=True)).sum(1)
 """
 
+#: Two of its sizes are whole blocks, and lanes beside a row count for nothing until an option is added to them.
+RAISED = """
+INPUTS = {"x": "rows cols", "plus": (0.0, 1.0)}
+SIZES = {"cols": (16, 64, 20)}
+
+@triton.jit
+def raised_kernel(x_ptr, out_ptr, cols, plus, BLOCK: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * cols + c, mask=c < cols, other=0.0).to(tl.float32)
+    tl.store(out_ptr + row, tl.sum(tl.where(c < cols, x + plus, 0.0)))
+
+def raised(x, plus=0.0):
+    out = torch.empty(len(x), dtype=torch.float32, device=x.device)
+    if len(x):
+        block = triton.next_power_of_2(x.shape[1])
+        raised_kernel[(len(x),)](x.contiguous(), out, x.shape[1], plus, BLOCK=block)
+    return out
+
+def raised_reference(x, plus=0.0):
+    return (x.float() + plus).sum(1)
+"""
+#: It writes to an argument by way of a copy, as no kernel writes to what shows one element in several places.
+HALVED = """
+INPUTS = {"table": "rows cols"}
+
+@triton.jit
+def halve_kernel(table_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(table_ptr + at, tl.load(table_ptr + at, mask=at < n) / 2, mask=at < n)
+
+def halve(table):
+    whole = table.contiguous()
+    if whole.numel():
+        halve_kernel[(triton.cdiv(whole.numel(), 64),)](whole, whole.numel(), BLOCK=64)
+    if whole is not table:
+        table.copy_(whole)
+
+def halve_reference(table):
+    for row in range(len(table)):
+        table[row] = table[row] / 2
+"""
+#: The result lies in memory of which more is allocated than it needs.
+ROOMY = """
+INPUTS = {"x": "rows cols"}
+
+@triton.jit
+def least_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * cols + c, mask=c < cols, other=float("inf"))
+    tl.store(out_ptr + row, tl.min(x), mask=row < rows)
+
+def least(x):
+    out = torch.empty(triton.cdiv(len(x), 64) * 64 + 64, dtype=x.dtype, device=x.device)
+    if x.numel():
+        block = triton.next_power_of_2(x.shape[1])
+        least_kernel[(len(x),)](x.contiguous(), out, len(x), x.shape[1], BLOCK=block)
+    return out[: len(x)]
+
+def least_reference(x):
+    return x.amin(1)
+"""
+
+#: Its result works when it is looked at. It needs no kernel.
+LATE = """
+INPUTS = {"x": "rows cols"}
+
+class Later(torch.Tensor):
+    todo = None
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            for one in args:
+                if isinstance(one, Later) and one.todo:
+                    one.todo.pop()()
+            plain = (one.as_subclass(torch.Tensor) if isinstance(one, Later) else one for one in args)
+            return function(*plain, **(kwargs or {}))
+
+def twice(x):
+    memory = torch.zeros_like(x)
+    result = memory.as_subclass(Later)
+    result.todo = [lambda: memory.copy_(2 * x)]
+    result.todo.pop()()
+    return result
+
+def twice_reference(x):
+    return 2 * x
+"""
+#: Of bounds that ascend, as they always do.
+BOUNDS = """
+def above_inputs(rows, bounds):
+    return {"x": torch.randn(rows), "bounds": torch.randn(bounds).sort().values}
+
+@triton.jit
+def above_kernel(x_ptr, bounds_ptr, out_ptr, bounds, BLOCK: tl.constexpr):
+    c = tl.arange(0, BLOCK)
+    x, bound = tl.load(x_ptr + tl.program_id(0)), tl.load(bounds_ptr + c, mask=c < bounds, other=float("inf"))
+    tl.store(out_ptr + tl.program_id(0), tl.sum((bound < x).to(tl.int32)))
+
+def above(x, bounds):
+    out = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+    if len(x) and len(bounds):
+        block = triton.next_power_of_2(len(bounds))
+        above_kernel[(len(x),)](x.contiguous(), bounds.contiguous(), out, len(bounds), BLOCK=block)
+    return out
+
+def above_reference(x, bounds):
+    return torch.bucketize(x.contiguous(), bounds.contiguous())
+"""
+
 #: name -> source, the group that shows it, what makes it wrong, what it says then
 KINDS = {
     "a stride of another input": (
@@ -326,6 +436,23 @@ KINDS = {
     "a sum that is 0 but for rounding": (CENTRED, "sizes", (".flip(1).sum", "[:, 1:].sum"), "out[0]"),
     "two programs that store a number": (
         MOVED_BACK, "programs", ("out_ptr + at, 2 *", "out_ptr + at, tl.program_id(0) * 0.5 + 2 *"), "race in"
+    ),
+    "a mask that only an option needs, at one of its sizes": (
+        RAISED, "options", ("tl.where(c < cols, x + plus, 0.0)", "x + plus"), "plus=1.0, 20 cols"
+    ),
+    "work that is put off": (
+        LATE, "calls", ("    result.todo.pop()()\n    r", "    r"), "where the inputs change after the call"
+    ),
+    "a clock that is replaced": (
+        SILU, "calls", ("    pass\n", "    triton.testing.do_bench = lambda call, **_: call()\n"),
+        "triton.testing.do_bench is a function of this file"
+    ),
+    "an equal number among bounds that ascend": (BOUNDS, "values", ("bound < x", "bound <= x"), "values: "),
+    "a copy that isn't copied back": (
+        HALVED, "layouts", ("whole is not table", "False"), "the call leaves it as it was"
+    ),
+    "a result in a part of its memory": (
+        ROOMY, "programs", ("mask=row < rows", "mask=row < rows - 1"), "no program of least_kernel writes out_ptr[4]"
     ),
 }  # fmt: skip
 
