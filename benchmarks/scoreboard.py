@@ -2,10 +2,10 @@
 
 `python benchmarks/scoreboard.py` gives every kernel of the corpus to every judge: `academy judge`, and those of
 `benchmarks/peers.py`, which it clones into `$ACADEMY_PEERS` (`~/.cache/academy-peers`). It needs no GPU, goes on where
-it was stopped, and writes `docs/guides/judged/scoreboard.json` and the tables of the guide. With `--last` it is about
-`tests/corpus/last`, which was written last, and given to `academy judge` once, and writes `last.json`. With `--since`
-`academy judge` gets that third as it is now, which makes `since.json` beside that count. triton-viz, and what it
-imports, must be installed in a folder beside the checkouts: `pip install --target $ACADEMY_PEERS/site …`.
+it was stopped, and writes `docs/guides/judged/scoreboard.json` and the tables of the guide. With `--unseen FOLDER` it
+is about `tests/corpus/FOLDER`, whose authors hadn't seen the judge, and writes `FOLDER.json`: `academy judge` gets each
+of these once. With `--since` it gets them as it is now, which makes `since.json` beside the counts. triton-viz, and
+what it imports, must be installed in a folder beside the checkouts: `pip install --target $ACADEMY_PEERS/site …`.
 
 To add a judge, write a function in `benchmarks/peers.py` that raises `Found`, and name it in `JUDGES` there. To add a
 fault, put a file and a line into `tests/corpus`, whose `README.md` says how.
@@ -55,10 +55,19 @@ NOT_RUN = {
 }
 
 
-def cases(last: bool = False) -> list[Row]:
-    """What `academy judge` was made with, and is held to; or what was written last, by somebody who hadn't seen it."""
+#: Folders whose authors hadn't seen `academy judge`, as they were written.
+UNSEEN = ("last", "second")
+
+
+def folder(case: Row) -> str:
+    """Which of these a kernel is in; "": none."""
+    return name if (name := case.name.partition("/")[0]) in UNSEEN else ""
+
+
+def cases(unseen: str = "") -> list[Row]:
+    """What `academy judge` was made with, and is held to; or one of the folders of `UNSEEN`."""
     judged = [row for row in corpus.rows() if row.tool.partition(" --only ")[0] == "judge"]
-    return [row for row in judged if row.name.startswith("last/") is last]
+    return [row for row in judged if folder(row) == unseen]
 
 
 # ---------------------------------------------------------------- one verdict
@@ -92,9 +101,11 @@ FIRST = ("sizes", "options", "values", "layouts", "programs")
 
 def by_ours(case: Row) -> Verdict:
     """With the groups of trials that the manifest names. Where it names none, a faulty kernel gets all, and a right one
-    those that find most: that it passes all of them is tested every night."""
+    those that find most: that it passes all of them is tested every night. One that is counted unseen gets all."""
     rest = [name for name in USUAL if name not in FIRST and name not in ON_A_CARD]
-    asked = [case.groups] if case.groups else [",".join(FIRST), *([",".join(rest)] if case.faulty else [])]
+    asked = (
+        [case.groups] if case.groups else [",".join(FIRST), *([",".join(rest)] if case.faulty or folder(case) else [])]
+    )
     start, answer = time.perf_counter(), ("none", "")
     for only in asked:
         command = [sys.executable, "-m", "academy.cli", "judge", str(case.path), "--mutants", "0"]
@@ -125,16 +136,16 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kernels whose path has this in it")
     parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing afterwards (default: 600)")
     parser.add_argument("--again", action="store_true", help="rows that are there, too")
-    since = f"the last third, by {OURS} as it is now: what it has learnt since the count"
+    since = f"all that it hadn't seen, by {OURS} as it is now: what it has learnt since the counts"
     parser.add_argument("--since", action="store_true", help=since)
-    parser.add_argument("--last", action="store_true", help=f"the last third, by all but {OURS}: that count stays")
+    once = f"one of these folders; what {OURS} was given once it isn't given again"
+    parser.add_argument("--unseen", choices=UNSEEN, default="", help=once)
     options = parser.parse_args()
-    last, rows = options.last, kept(options.last)
-    known = [case for case in cases(last) if options.only in case.name]
-    end, names = time.monotonic() + 60 * options.minutes, options.judge or list(OTHERS if last else NAMES)
+    unseen, rows = options.unseen, kept(options.unseen)
+    known = [case for case in cases(unseen) if options.only in case.name]
+    end, names = time.monotonic() + 60 * options.minutes, options.judge or list(NAMES)
     if options.since:
-        known = [case for case in cases(last=True) if options.only in case.name]
-        for case in known:
+        for case in (case for each in UNSEEN for case in cases(each) if options.only in case.name):
             if time.monotonic() < end and (options.again or case.name not in since_rows()):
                 row = learnt(case)
                 print(
@@ -142,16 +153,16 @@ def main() -> None:
                 )
                 save_since(since_rows() | {case.name: row})
         return
-    if last and OURS in names:
-        parser.error(f"--last --judge {OURS!r}: what was counted once isn't counted again")
+    if unseen and options.again and OURS in names:
+        parser.error("--unseen --again: what was counted once isn't counted again")
     for case, name, (word, said, seconds) in judged(known, names, {} if options.again else rows, end):
         said = " ".join(said.replace(f"{ROOT}/", "").split())[:160]
         row = dict(verdict=word, **dict(message=said) if said else {}, seconds=round(seconds, 1))
         rows.setdefault(case.name, {})[name] = row
         print(f"{seconds:6.1f} s  {name:38} {word:7} {case.name} {said[:60]}", flush=True)
-        save(rows, last)
-    save(rows, last)
-    print((PAGE / f"{BOARDS[last]}.txt").read_text("utf-8"))
+        save(rows, unseen)
+    save(rows, unseen)
+    print((PAGE / f"{unseen or BOARD}.txt").read_text("utf-8"))
 
 
 def judged(known: list[Row], names: list[str], rows: dict[str, dict], end: float) -> Iterator[tuple[Row, str, Verdict]]:
@@ -178,18 +189,18 @@ def judged(known: list[Row], names: list[str], rows: dict[str, dict], end: float
             yield case, OURS, by_ours(case)
 
 
-#: The names of both, without and with `--last`.
-BOARDS = ("scoreboard", "last")
+#: The name of what `--unseen` is not about.
+BOARD = "scoreboard"
 
 
-def kept(last: bool = False) -> dict[str, dict]:
-    path = PAGE / f"{BOARDS[last]}.json"
+def kept(unseen: str = "") -> dict[str, dict]:
+    path = PAGE / f"{unseen or BOARD}.json"
     return json.loads(path.read_text("utf-8"))["rows"] if path.is_file() else {}
 
 
-def save(rows: dict[str, dict], last: bool = False) -> None:
+def save(rows: dict[str, dict], unseen: str = "") -> None:
     """The JSON, and the tables that are made of it."""
-    known, name = cases(last), BOARDS[last]
+    known, name = cases(unseen), unseen or BOARD
     ordered = {case.name: rows[case.name] for case in known if case.name in rows}
     judges = counted(ordered, known)
     content = {"versions": experiment.versions("triton-academy"), "judges": judges, "rows": ordered}
@@ -229,30 +240,33 @@ def since_rows() -> dict[str, dict]:
 
 
 def save_since(rows: dict[str, dict]) -> None:
-    known = [case for case in cases(last=True) if case.name in rows]
     content = {"day": datetime.date.today().isoformat(), "versions": experiment.versions("triton-academy")}
-    content |= {"rows": {case.name: rows[case.name] for case in known}}
+    content |= {"rows": {case.name: rows[case.name] for each in UNSEEN for case in cases(each) if case.name in rows}}
     write_text(SINCE, store.dumps(content) + "\n")
-    write_text(SINCE.with_suffix(".txt"), since_table(content, kept(last=True)))
+    write_text(SINCE.with_suffix(".txt"), since_table(content))
 
 
-def since_table(content: dict[str, Any], counted_once: dict[str, dict]) -> str:
-    """Markdown: what is found and blamed now, and each kernel of which that has changed, or should change."""
-    found: dict[bool, list[bool]] = {True: [], False: []}
+def since_table(content: dict[str, Any]) -> str:
+    """Markdown: how many of each folder were found and blamed when it was counted, and are now; and each kernel whose
+    verdict has changed, or should change."""
+    counts = [["kernels", "", "faults found", "right ones blamed"], ["---"] * 4]
     lines = [["kernel", "when it was counted", "now"], ["---"] * 3]
-    for case in cases(last=True):
-        if now := content["rows"].get(case.name):
-            found[case.faulty].append(now["verdict"] == "found")
-            then = counted_once[case.name][OURS]["verdict"] == "found"
-            words = ("missed", "found") if case.faulty else ("passed", "blamed")
-            said = f": ``{now['message']}``".replace("|", "\\|") if "message" in now else ""  # no `out[0][0]` is a link
-            if then is not found[case.faulty][-1] or then is not case.faulty:
-                lines.append([f"`{case.path.stem}`", words[then], f"{words[found[case.faulty][-1]]}{said}"])
-    told = (
-        f"On {content['day']} `academy judge` finds **{sum(found[True])} of {len(found[True])}** of these faults, and "
-    )
-    told += f"blames **{sum(found[False])} of {len(found[False])}** right kernels. They are no longer unseen."
-    return "\n".join([told, "", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+    for name in UNSEEN[::-1]:
+        once, now = {each: row[OURS] for each, row in kept(name).items()}, content["rows"]
+        given = [case for case in cases(name) if case.name in now and case.name in once]
+        for when, rows in (("when they were counted", once), (f"on {content['day']}", now)):
+            found = {faulty: [rows[each.name]["verdict"] == "found" for each in given if each.faulty is faulty]
+                     for faulty in (True, False)}  # fmt: skip
+            counts.append([f"`{name}`", when, *(f"{sum(each)} of {len(each)}" for each in found.values())])
+        for case in given:
+            both = [rows[case.name]["verdict"] == "found" for rows in (once, now)]
+            if both != [case.faulty] * 2:
+                was, is_now = ((("missed", "found") if case.faulty else ("passed", "blamed"))[each] for each in both)
+                said = now[case.name].get("message", "").replace("|", "\\|")
+                lines.append(
+                    [f"`{case.path.stem}`", was, is_now + (f": ``{said}``" if said else "")]
+                )  # a [0][0] is a link
+    return "\n\n".join("\n".join(f"| {' | '.join(line)} |" for line in table) for table in (counts, lines)) + "\n"
 
 
 # ---------------------------------------------------------------- the tables

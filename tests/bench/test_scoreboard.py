@@ -14,7 +14,7 @@ from benchmarks import corpus, peers, scoreboard
 from tests.judge.test_faults import KERNELS
 
 ROWS = (KERNELS / "rows.py").read_text("utf-8")
-CASES, LAST = scoreboard.cases(), scoreboard.cases(last=True)
+CASES, UNSEEN = scoreboard.cases(), {name: scoreboard.cases(name) for name in scoreboard.UNSEEN}
 KERNEL = corpus.Row("kernel.py", "a name", "own", "judge", "faulty", "", "", "")
 #: Those whose rule stands here, and needs no checkout.
 HERE = ["torch.testing.assert_close, one shape", "FlashAttention, test style"]
@@ -35,8 +35,9 @@ def is_there(name):
 
 def test_the_corpus_has_enough_of_both():
     assert sum(case.faulty for case in CASES) >= 110 and sum(not case.faulty for case in CASES) >= 40
-    every = [*CASES, *LAST]
-    assert len(LAST) >= len(every) / 3
+    unseen = [case for cases in UNSEEN.values() for case in cases]
+    every = [*CASES, *unseen]
+    assert len(unseen) >= len(every) / 3
     assert all(case.path.is_file() and case.source for case in every)
     assert len({case.name for case in every}) == len(every)
 
@@ -170,7 +171,7 @@ def test_the_table_counts_what_was_judged(monkeypatch):
     assert "| [topk_ties_16_bits](../../tests/corpus/edits.toml) | k" in every and "[c]" not in every
 
 
-@pytest.mark.parametrize("board, cases", [*zip(scoreboard.BOARDS, (CASES, LAST))], ids=scoreboard.BOARDS)
+@pytest.mark.parametrize("board, cases", [(scoreboard.BOARD, CASES), *UNSEEN.items()], ids=lambda one: str(one)[:10])
 def test_what_is_kept_is_of_this_corpus(board, cases):
     """And the tables are those of the JSON, which no machine's path stands in."""
     content = json.loads((scoreboard.PAGE / f"{board}.json").read_text("utf-8"))
@@ -188,17 +189,19 @@ def test_what_is_kept_is_of_this_corpus(board, cases):
 
 
 def test_what_has_been_learnt_since_is_told_as_the_runner_has_counted_it():
-    """Of all kernels of the last third; and of each fault that is still missed, the guide has a sentence."""
+    """Of all kernels that were unseen; and of each that is still missed or blamed, the guide has a sentence."""
     content = json.loads(scoreboard.SINCE.read_text("utf-8"))
     text, rows = scoreboard.SINCE.with_suffix(".txt").read_text("utf-8"), content["rows"]
-    assert text == scoreboard.since_table(content, scoreboard.kept(last=True)) and str(scoreboard.ROOT) not in text
-    assert list(rows) == [case.name for case in LAST]
+    assert text == scoreboard.since_table(content) and str(scoreboard.ROOT) not in text
+    every = [case for cases in UNSEEN.values() for case in cases]
+    assert list(rows) == [case.name for case in every]
     guide = (scoreboard.PAGE.parent / "which-judge.md").read_text("utf-8")
-    for case in LAST:
+    for case in every:
         found = rows[case.name]["verdict"] == "found"
-        assert found is (case.expected in ("faulty", "blamed"))
+        assert found is (case.expected in ("faulty", "blamed")), case.name
         assert (
-            found is case.faulty or f"`{case.path.stem}`" in guide.partition("learnt since")[2].partition("## Every")[0]
+            found is case.faulty
+            or f"`{case.path.stem}`" in guide.partition("it has learnt")[2].partition("## Every")[0]
         )
 
 
@@ -213,22 +216,27 @@ def test_a_fault_that_is_missed_stays_so_where_another_one_is_found(monkeypatch,
     assert scoreboard.learnt(replace(case, tool="judge --only repeats"))["verdict"] == "passed"
 
 
-def test_what_has_changed_since_the_count_is_a_table():
-    names = [LAST[0].name, next(case.name for case in LAST if not case.faulty)]
+def test_what_has_changed_since_the_count_is_a_table(monkeypatch):
+    last = UNSEEN["last"]
+    names = [last[0].name, next(case.name for case in last if not case.faulty)]
     ours = {name: {scoreboard.OURS: dict(verdict="passed")} for name in names}
+    monkeypatch.setattr(scoreboard, "kept", lambda name: ours if name == "last" else {})
     now = {names[0]: dict(verdict="found", message="a | b"), names[1]: dict(verdict="passed")}
-    text = scoreboard.since_table({"day": "2026-01-02", "rows": now}, ours)
-    assert text.startswith(
-        "On 2026-01-02 `academy judge` finds **1 of 1** of these faults, and blames **0 of 1** right"
+    text = scoreboard.since_table({"day": "2026-01-02", "rows": now})
+    assert "| `last` | when they were counted | 0 of 1 | 0 of 1 |\n| `last` | on 2026-01-02 | 1 of 1 | 0 of 1 |" in text
+    assert text.count(f"\n| `{last[0].path.stem}`") == 1 and "| missed | found: ``a \\| b`` |" in text
+
+
+@pytest.mark.parametrize("name", scoreboard.UNSEEN)
+def test_the_guide_says_what_was_counted(name):
+    """Of the newest also each kernel that was missed or blamed."""
+    rows, guide = scoreboard.kept(name), (scoreboard.PAGE.parent / "which-judge.md").read_text("utf-8")
+    assert set(rows) == {case.name for case in UNSEEN[name]}
+    ours = scoreboard.counted(rows, UNSEEN[name])[scoreboard.OURS]
+    said = " ".join(guide.replace("*", "").split())
+    assert (
+        f"{ours['found']} of {ours['faults']} faults" in said and f"{ours['alarms']} of {ours['right']} right" in said
     )
-    assert text.count("\n| `") == 1 and "| missed | found: ``a \\| b`` |" in text
-
-
-def test_the_guide_names_what_was_missed_and_blamed_in_the_last_third():
-    rows, guide = scoreboard.kept(last=True), (scoreboard.PAGE.parent / "which-judge.md").read_text("utf-8")
-    assert set(rows) == {case.name for case in LAST}
-    ours = scoreboard.counted(rows, LAST)[scoreboard.OURS]
-    assert f"**{ours['found']} of {ours['faults']}**" in guide and f"**{ours['alarms']} of {ours['right']}**" in guide
-    for case in LAST:
+    for case in UNSEEN[name] if name == scoreboard.UNSEEN[-1] else ():
         found = rows[case.name][scoreboard.OURS]["verdict"] == "found"
-        assert found is case.faulty or f"| `{case.path.stem}` |" in guide
+        assert found is case.faulty or f"| `{case.path.stem}` |" in guide, case.name
