@@ -74,7 +74,7 @@ WRONG = (
         "tl.store(out_ptr, tl.load(out_ptr) + part)",
     ),
     (
-        "n = 4: out[0] was never written",
+        "n = 4: total_kernel updates out_ptr[0], which nobody has written",
         "out = torch.zeros(1",
         "out = torch.empty(1",
     ),
