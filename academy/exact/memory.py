@@ -91,18 +91,19 @@ class Memory:
         live, known = region.live[places], region.known[places]
         if region.itemsize == 1:  # a float8 is what it was rounded to, however it got there
             return r.embed(decode(live))
-        strange, known_all = live != region.seen[places], bool(known.all())
-        if strange_some := bool(strange.any()):
+        strange, all_known = live != region.seen[places], bool(known.all())
+        any_strange = bool(strange.any())
+        if any_strange:
             self.unseen += int(strange.sum())
         if self.given is not None:
             self.given.update((region.itemsize, bits) for bits in live[~known].tolist())
-        if len(region) == 1 and not known_all:
+        if len(region) == 1 and not all_known:
             own = np.broadcast_to(r.literal(float(decode(region.live)[0])), (*live.shape, r.COUNT))
-        elif known_all:
+        elif all_known:
             own = region.residues[places]
         else:
             own = np.where(known[..., None], region.residues[places], r.embed(decode(live)))
-        return np.where(strange[..., None], r.NAR, own) if strange_some else own
+        return np.where(strange[..., None], r.NAR, own) if any_strange else own
 
     def write(self, region: Region, places: np.ndarray | slice, residues: np.ndarray) -> None:
         """After the floats have been written."""

@@ -4,6 +4,8 @@ Colours are CSS variables (`--bench-0` … in the site's style sheet), so one SV
 plot is drawn twice, for a wide window and for a phone; the style sheet shows one of them. Every point says what it
 stands for; `bench.js` shows it beside all others of its row, and shows a series alone when its entry of the legend is
 pressed. A table with the numbers follows each plot.
+
+Written by hand: matplotlib took 36 s of each build of the site for what takes 4 s here, in four times as many bytes.
 """
 
 from __future__ import annotations

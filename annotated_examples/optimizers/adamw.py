@@ -82,14 +82,6 @@ def one_minus_power(new, n):
     return (1.0 - power).to(tl.float32)
 
 
-# ## The kernel
-#
-# [[figure: optimizers/chunks]]
-#
-# All tensors are cut into chunks of `CHUNK` elements. A program takes one chunk, `BLOCK` elements at a time. Which
-# chunk? That stands in a second table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of
-# 2³³ elements has many entries, a bias one, and an empty tensor none, which stops nobody else. A chunk is several
-# blocks, so that the table is short, and a program has more to do than to look up its addresses.
 # ## A part of the way
 #
 # `old + share * (new - old)` stays where it is if old and new are equal. But past the middle it loses what is small:
@@ -100,6 +92,14 @@ def part_of_the_way(old, new, share):
     return tl.where(share < 0.5, old + share * (new - old), new - (1.0 - share) * (new - old))
 
 
+# ## The kernel
+#
+# [[figure: optimizers/chunks]]
+#
+# All tensors are cut into chunks of `CHUNK` elements. A program takes one chunk, `BLOCK` elements at a time. Which
+# chunk? That stands in a second table, `chunks`: the tensor's number, and where in it the chunk begins. A tensor of
+# 2³³ elements has many entries, a bias one, and an empty tensor none, which stops nobody else. A chunk is several
+# blocks, so that the table is short, and a program has more to do than to look up its addresses.
 @triton.jit
 def adamw_kernel(
     table_ptr,  # (6, tensors) int64: addresses of p, g, m, v and the step; lengths
