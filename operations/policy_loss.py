@@ -143,9 +143,16 @@ def cost(shape, dtype):
     }
 
 
-# The example's mask has eight bytes for each token, and two tokens don't count. A term and a slope are stored of each.
-def example(tokens, counted):
-    return {"forward": dict(bytes_read=8 * tokens + 12 * counted + 8, bytes_written=8 * tokens, operations=20 * tokens)}
+# The example's mask has eight bytes for each token, and two tokens don't count. Forward, a slope is stored for each
+# token, a share for each sequence, and the loss; backward, slopes, shares and the upstream gradient are read.
+def example(sequences, tokens, counted):
+    kept = 4 * tokens + 4 * sequences + 4
+    return {
+        "forward": dict(
+            bytes_read=8 * tokens + 12 * counted + 4 * sequences, bytes_written=kept, operations=20 * tokens
+        ),
+        "backward": dict(bytes_read=kept, bytes_written=4 * tokens, operations=tokens),
+    }
 
 
 def inputs(shape, dtype, device):
@@ -174,7 +181,7 @@ def eager(logprobs, old_logprobs, ref_logprobs, advantages, mask):
     return (terms * mask).sum() / mask.sum()
 
 
-EXAMPLES = {LESSON: example(8, 6)}
+EXAMPLES = {LESSON: example(2, 8, 6)}
 BENCH = dict(
     shapes=[(64, 2048), (8, 1024), (512, 8192)],
     dtypes=[torch.float32],

@@ -160,8 +160,10 @@ def test_a_loop_with_one_round_is_named(record):
 
 
 def test_no_file_of_the_project_raises_a_false_alarm():
-    """Kept recordings, so this costs little. The lessons skip what masks, windows and labels leave out."""
+    """Kept recordings, so this costs little. The lessons skip what masks, windows and labels leave out. The bytes that
+    `operations/` says of an example, and the numbers in its file's notes, are those of its run."""
     for path, recording in store.load(store.kernel_files()).items():
+        assert faults.stale_numbers(path, recording) == [], path
         assert faults.wrong_in_the_run(path, recording) == [], path
         assert faults.warnings(recording) == [], path
 
