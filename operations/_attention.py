@@ -1,7 +1,5 @@
 """What the operations of attention share."""
 
-import functools
-
 import torch
 
 # ---------------------------------------------------------------- public functions
@@ -50,4 +48,5 @@ def flex(q, k, causal, **options):
     if causal:
         mask = create_block_mask(rule, None, None, q.shape[2], k.shape[2], device=q.device)
     call = torch.compile(flex_attention, dynamic=False)
-    return functools.partial(call, block_mask=mask, enable_gqa=q.shape[1] != k.shape[1], **options)
+    options |= dict(block_mask=mask, enable_gqa=q.shape[1] != k.shape[1])
+    return lambda q, k, v: call(q, k, v, **options)  # which has other names for them

@@ -6,6 +6,7 @@ Triton's tutorial kernel is no peer: it comes with no package, and its text isn'
 """
 
 import functools
+import importlib
 
 import torch
 import torch.nn.functional as F
@@ -345,6 +346,17 @@ def sdpa(backend, causal):
     return call
 
 
+def tri_dao(module, causal):
+    """FlashAttention's own package, which has another order of dimensions. Some versions give the log-sum-exps, too."""
+    attention = importlib.import_module(module).flash_attn_func
+
+    def call(q, k, v):
+        out = attention(*(x.transpose(1, 2) for x in (q, k, v)), causal=causal)
+        return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+
+    return call
+
+
 # A head at a time, and its scores computed again for the backward pass: all of them in float64 would fill the card.
 def reference(q, k, v, causal):
     from torch.utils.checkpoint import checkpoint
@@ -368,6 +380,8 @@ def variant(causal):
         peers={
             "cuDNN (SDPA)": lambda: sdpa("CUDNN_ATTENTION", causal),
             "flex, compiled": lambda inputs: flex(inputs["q"], inputs["k"], causal),
+            "FlashAttention-3": lambda: tri_dao("flash_attn_interface", causal),
+            "FlashAttention-4": lambda: tri_dao("flash_attn.cute", causal),
         },
         cost=functools.partial(cost, part=0.5 if causal else 1.0),
     )

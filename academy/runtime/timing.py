@@ -40,12 +40,13 @@ class Gpu:
     Args:
         warmup_ms: how long a call is repeated before anything is recorded.
         measure_ms: how long it is then measured, the clearing of the cache included (at least ten repeats).
+        wall_ms: how long each row of plain calls takes, about.
     """
 
-    def __init__(self, warmup_ms: float = 25, measure_ms: float = 100):
+    def __init__(self, warmup_ms: float = 25, measure_ms: float = 100, wall_ms: float = 20):
         if not torch.cuda.is_available():
             raise RuntimeError("measuring needs a CUDA device: the interpreter's times say nothing about a GPU")
-        self.warmup_ms, self.measure_ms = warmup_ms, measure_ms
+        self.warmup_ms, self.measure_ms, self.wall_ms = warmup_ms, measure_ms, wall_ms
         self.device = torch.device("cuda", torch.cuda.current_device())
         self._flush = torch.zeros(FLUSH_BYTES // 4, dtype=torch.float32, device=self.device)
         self._flushed = torch.zeros((), dtype=torch.float32, device=self.device)
@@ -145,7 +146,7 @@ class Gpu:
         for _ in range(3):
             run()
         each_ms = max(self._enqueue_ms(lambda _: run(), lambda: None), self._mean_ms(run, 3))
-        times, count = [], _between(5, 20 / each_ms, 100)
+        times, count = [], _between(1, self.wall_ms / each_ms, 100)
         with _no_garbage_collection():
             for _ in range(9):
                 torch.cuda.synchronize()

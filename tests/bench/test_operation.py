@@ -1,6 +1,7 @@
 """What `operations/<op>.py` says is read strictly: a slip must not measure something else."""
 
 import dataclasses
+import inspect
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from academy.runtime import device
 from academy.bench import operation, run
 from academy.book import facts, layout
 from academy.results import figures, pages, store
+from operations import _attention
 from tests.bench import fake
 from tests.kernels.harness import ROOT
 
@@ -159,3 +161,21 @@ def test_where_a_peer_is_ahead_the_kernel_says_so():
             files = facts.kernels(ROOT / "operations" / f"{content['operation']}.py")
             file = files.get("fast", files["lesson"])
             assert "here it falls behind" in (ROOT / file).read_text("utf-8"), file
+
+
+def test_no_peer_was_called_by_names_that_it_does_not_have():
+    """Such a peer is left out of a run with a note, which nobody may read: so it went with flex attention."""
+    records = [record for _, record in store.committed(ROOT)]
+    records += [
+        {"operation": "", "cases": content["rows"]} for _, content in figures.results(ROOT, "experiments/record")
+    ]
+    wrong = [
+        (record["operation"], peer, note["failed"])
+        for record in records
+        for case in record["cases"]
+        for peer, note in case["notes"].items()
+        if "unexpected keyword argument" in note.get("failed", "")
+    ]
+    assert not wrong
+    q = torch.zeros(1, 1, 16, 16)
+    assert inspect.signature(_attention.flex(q, q, causal=False)).bind(q=q, k=q, v=q)
