@@ -1,6 +1,7 @@
 """`pytest -n 2`: each test runs once, and what a process of the tests says, or how it ends, the first one tells."""
 
 import re
+import selectors
 
 import pytest
 
@@ -51,3 +52,11 @@ def test_the_first_failure_ends_all(tmp_path):
     said = ran(tmp_path, "import pytest\n@pytest.mark.parametrize('n', range(400))\ndef test(n):\n    assert n\n", "-x")
     assert "stopping after 1 failures" in said
     assert sum(map(int, re.findall(r"(\d+) passed", said))) < 300
+
+
+def test_a_job_that_nobody_waits_for_any_more_is_not_answered_in_place_of_the_next(monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(selectors.DefaultSelector, "select", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        python.run(["-c", "print('the first')"])
+    done = python.run(["-c", "print('the second'), exit(3)"])
+    assert (done.returncode, done.stdout) == (3, "the second\n")

@@ -83,10 +83,14 @@ def launched(function, *inputs, **options):
     return {entry["kernel"]: entry["compiled"] for entry in kept.found}
 
 
+def from_the_loop_on(ptx):
+    """Labels are numbered otherwise in each release of Triton: the first one that is jumped back to."""
+    return re.search(r"(\$L__BB0_\d+):(.*\sbra\S*\s+\1;.*)", ptx, re.S)[2]
+
+
 def copies_and_waits(ptx):
     """Of a pipelined loop: how many copies stand before each commit in its body, and what it waits for."""
-    body = ptx.split("$L__BB0_3:")[1]
-    names = re.findall(r"cp\.async\.(c[ag]|commit_group|wait_group\s+\d+)", body)
+    names = re.findall(r"cp\.async\.(c[ag]|commit_group|wait_group\s+\d+)", from_the_loop_on(ptx))
     counts, number = [], 0
     for name in names:
         number += name in ("ca", "cg")
@@ -95,14 +99,14 @@ def copies_and_waits(ptx):
     return counts, [int(name.split()[1]) for name in names if "wait" in name]
 
 
-def shortest_loop(kernel, product="HGMMA"):
+def shortest_loop(kernel):
     """The names of the instructions of the shortest loop with products on tensor cores."""
     code = re.findall(r"/\*([0-9a-f]{4})\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_]*)(.*?);", machine_code(kernel, "-sass"))
     loops = []
     for place, name, operands in code:
         if name == "BRA" and (target := re.search(r"0x([0-9a-f]+)", operands)) and target[1].zfill(4) < place:
             loops.append([name for at, name, _ in code if target[1].zfill(4) <= at <= place])
-    return min((loop for loop in loops if product in loop), key=len)
+    return min((loop for loop in loops if not {"HMMA", "HGMMA"}.isdisjoint(loop)), key=len)
 
 
 @triton.jit
@@ -373,7 +377,7 @@ def main():
     bf16, fp16, int32, uint8 = torch.bfloat16, torch.float16, torch.int32, torch.uint8
     cache = bf16, (1, 32768, 8, 128)
     kernel = launched(decode.decode_attention, (bf16, (1, 32, 128)), cache, cache, (int32, 1))["decode_split_kernel"]
-    compared = re.findall(r"setp\.gt\.s32\s+%p\d+, %r\d+, -1;", kernel.asm["ptx"].split("$L__BB0_3:")[1])
+    compared = re.findall(r"setp\.gt\.s32\s+%p\d+, %r\d+, -1;", from_the_loop_on(kernel.asm["ptx"]))
     result["keys compared with 0 in whole tiles"] = len(compared)
     matrices = (fp16, (16, 8192)), (int32, (1024, 8192)), (fp16, (64, 8192)), (fp16, (64, 8192))
     result["when A is loaded"] = []
@@ -384,7 +388,7 @@ def main():
     kernel = launched(mx_matmul.parts_forward, *weights, None, bf16)["mx_parts_kernel"]
     result["shared memory of 256 rows"] = kernel.metadata.shared
     kernel = launched(mx_matmul.parts_forward, (bf16, (1, 8192)), *weights[1:], None, bf16)["mx_parts_kernel"]
-    result["decoding four bits"] = Counter(shortest_loop(kernel, "HMMA"))
+    result["decoding four bits"] = Counter(shortest_loop(kernel))
     row = bf16, (1, 1 << 26)
     result["loads in flight"]["part of a running sum"] = in_flight(
         launched(cumsum.cumsum_forward, row)["cumsum_kernel"]
