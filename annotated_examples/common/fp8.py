@@ -79,10 +79,12 @@ def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
 #
 # Below the smallest normal number steps no longer shrink. There the number is counted in steps, the fraction decides,
 # and `tl.floor` rounds down. Steps are powers of two: multiplying by their reciprocals is exact, and `/` need not be.
-# A code that is exact has nothing to cut off and stays. What ends beyond the largest code saturates later.
+# A code that is exact has nothing to cut off and stays, and so does infinity. A carry from the largest code leads
+# beyond it, and saturates later. (Rounded to bfloat16 like this, the largest float32 numbers may become infinite.)
 #
 # `tl.philox` makes four random words from a seed and a counter of four words. The counter is the element's index, so
-# neither block size nor layout changes the result. Three of the words aren't used. NaN stays NaN.
+# neither block size nor layout changes the result. Three of the words aren't used. NaN is passed by: all its ones may
+# be cut off, which leaves infinity, and a carry may reach the sign.
 @triton.jit
 def stochastic(v, seed, index, MANTISSA: tl.constexpr, LOWEST: tl.constexpr):
     CUT: tl.constexpr = 23 - MANTISSA  # bits of a float32 mantissa that the format lacks

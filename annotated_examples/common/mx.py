@@ -82,7 +82,7 @@ def packed_pairs(code, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     return (low | (high << 4)).to(tl.uint8)
 
 
-# Back again, `tl.interleave` makes one block of two: a lane of the first, a lane of the second, and so on.
+# Back again, `tl.interleave` makes one block of two, whose elements it takes in turn: low half, high half, low half, …
 @triton.jit
 def unpacked_pairs(packed):
     packed = packed.to(tl.int32)

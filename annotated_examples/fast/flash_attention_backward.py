@@ -72,8 +72,9 @@ from annotated_examples.common.tile_order import grouped_order
 
 # ## One tile of probabilities, and of their gradients
 #
-# Given the log-sum-exp, a probability is one power of 2, [[tag: AT-P]]. The scores and the numbers of their rows may
-# stand either way round, with a row for each query or with a row for each key: the caller shapes `lse` to match.
+# Given the log-sum-exp, a probability is one power of 2, [[tag: AT-P]]. No score that counts is above its row's
+# log-sum-exp, so this is at most 1, and no maximum is needed. The scores and the numbers of their rows may stand either
+# way round, with a row for each query or with a row for each key: the caller shapes `lse` to match.
 #
 # With a soft cap the gradient has one more factor, the slope of the cap, [[tag: AT-cap-dS]].
 @triton.jit

@@ -106,8 +106,8 @@ def dequantize_fp8_reference(q, scale, dtype=torch.float32):
 # before the first element can be rounded.
 #
 # With a seed it rounds **stochastically**, up or down by chance, which is right on average ([[tag: F8-sr]]), if each
-# step of a training has its own. Above 2⁻⁶ the distance of neighbouring codes of `e4m3` doubles at each power of two;
-# below, it is always 2⁻⁹. `to_fp8` treats both cases:
+# step of a training has its own: with one for all, an element would err in the same direction each time. Above 2⁻⁶
+# the distance of neighbouring codes of `e4m3` doubles at each power of two; below, it is always 2⁻⁹:
 #
 # [[figure: fp8/stochastic_codes]]
 #

@@ -196,7 +196,7 @@ def load_partition(
             stage = i % STAGES
             lse2 = gl.load(lse2_ptr + tile * BLOCK_M + rows)
             delta = gl.load(delta_ptr + tile * BLOCK_M + rows)
-            # To wait for the phase before the first returns at once.
+            # To wait for the phase before the first returns at once: [phases](tile_copy.py) are told by parity.
             mbarrier.wait(done.index(stage), ((i // STAGES) & 1) ^ 1)
             lse2_s.index(stage).store(lse2)
             delta_s.index(stage).store(delta)
@@ -461,7 +461,7 @@ def attention_backward_kernel(
     bufs = (q_s, do_s, k_s, v_s, ds_s, dq_s, lse2_s, delta_s, tile_s)
     bars = (kv_full, kv_empty, full, done, ds_full, dq_empty)
     t = gl.atomic_add(next_ptr, 1)
-    # Two sums, two tiles of scores and a part of dQ: a thread of the groups needs all the 240 registers.
+    # A thread of the groups has 240 registers: dK and dV take 2 · 64 · 128 / 128 of them, scores and a part of dQ more.
     gl.warp_specialize([
         (gradient_partition, (dk_desc, dv_desc, sums, turn_ptr, next_ptr, t, bufs, bars, sizes, scale, 0, HEADS,
                               BLOCK_M, D, STAGES, CAUSAL, RAGGED)),

@@ -122,9 +122,9 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
     x = x_s.load(layout)
     y_s.store((x.to(gl.float32) * scale).to(y_desc.dtype))
 
-    # The TMA unit doesn't see shared memory through the same door as the threads. Its door is called the *async
-    # proxy*. `fence_async_shared` makes what the threads have stored visible there. Leave it out, and the
-    # result may be right all the same.
+    # The TMA unit and the tensor cores don't see shared memory through the same door as the threads. Theirs is called
+    # the *async proxy*. `fence_async_shared` makes what the threads have stored visible there. A barrier doesn't: all
+    # threads may be past it. Leave the fence out, and the result may be right all the same.
     fence_async_shared()
     tma_store(y_desc, [row, col], y_s)
     # Nobody else waits for the way out, so wait here until the unit has read the buffer: when the program ends, the
@@ -137,7 +137,8 @@ def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
 # One tile at a time leaves memory idle while the threads work, and the threads idle while memory does. The remedy is to
 # ask early: `STAGES` buffers, one barrier each, and the loads run `STAGES` tiles ahead. Tile `i` uses buffer `i %
 # STAGES`, and it is that buffer's use number `i // STAGES`: that is its phase. So the parity to wait for is `(i //
-# STAGES) & 1`.
+# STAGES) & 1`. If it were always 0, tile 3 of the table would find phase 0 complete: the wait would return at once, and
+# the buffer might still hold tile 0.
 #
 # [[figure: below/ring]]
 #

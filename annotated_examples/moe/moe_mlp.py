@@ -92,7 +92,9 @@ def gate_up_kernel(
     expert, first, end = tile_of_expert(offsets_ptr, tl.program_id(0), R, E, BLOCK_M)
     if (first >= end) | (expert == E):
         return
-    # In the example tokens 0, 1, 2 and 4 have expert 0 in one of their slots: `pid=(0, 0): token = [0, 1, 2, 4]`.
+    # In the example tokens 0, 1, 2 and 4 have expert 0 in one of their slots: `pid=(0, 0): token = [0, 1, 2, 4]`. A
+    # tile is multiplied by one matrix, so it ends where an expert's rows do: 4, 0 and 6 rows are 1, 0 and 2 tiles of
+    # four, and the last of these computes two rows for nothing.
     rows = first + tl.arange(0, BLOCK_M)
     mask_m = rows < end
     token = tl.load(order_ptr + rows, mask=mask_m, other=0).to(tl.int64) // TOP_K
@@ -220,6 +222,7 @@ def swiglu_backward_kernel(
 #
 # A sum over each expert's rows of a column times a row. Of the two factors one is in order, and the other is gathered:
 # the upstream gradient on the left in [[tag: ME-W2]], `x` on the right in [[tag: ME-W1-gate]] and [[tag: ME-W1-up]].
+# An expert without rows has programs, too: their loop makes no step, and they store zeros.
 @triton.jit
 def matrices_kernel(
     left_ptr, right_ptr, order_ptr, offsets_ptr, dw_ptr,  # (R or T, M), (R or T, N), (R,), (E,), (E, M, N)

@@ -8,11 +8,10 @@ cores:
 
 [[eq: MX-product]]
 
-The sixteen numbers of four bits, and which weight is in which half of a byte, are in [microscaling](microscaling.py);
-what the threads' registers hold, and how few instructions can turn codes into numbers, in [the fast
-version](../fast/mx_matmul.py). This is how gpt-oss runs its experts. It differs from [packed
-integers](../gemlite/gemm.py) in what a code means: there is no zero point, scales are powers of two, and the codes are
-denser near zero, where most weights are.
+Codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4 and 6, bit 3 is the sign, and a byte has the first of its two codes in its low
+half. So the bytes 0xA1 for codes and 129 for the scale, 4, are the weights 2 and −4. This is how gpt-oss runs its
+experts. It differs from [packed integers](../gemlite/gemm.py) in what a code means: there is no zero point, scales are
+powers of two, and the codes are denser near zero, where most weights are.
 
 [[figure: mx/product]]
 
@@ -88,14 +87,20 @@ def mx_matmul_kernel(
         a = tl.load(a_ptrs, mask=m_mask & (offs_k < K)[None, :], other=0.0)
 
         # Two weights come in a byte. They are neighbours along the sum, so the tile is half as wide as that of `a`.
+        # Unpacked, both are still in the thread that loaded the byte. If all the high halves were put behind the low
+        # ones, weight 1 would meet the wrong column of `a`, number `BLOCK_K // 2`: unless the columns of `a` stood in
+        # that order, too.
         offs_q = start // PACKED + tl.arange(0, BLOCK_K // PACKED).to(tl.int64)
         b_ptrs = b_ptr + offs_n[:, None] * stride_bn + offs_q[None, :] * stride_bk
         q = tl.load(b_ptrs, mask=n_mask & (offs_q < K // PACKED)[None, :], other=0.0)
         numbers = from_fp4(unpacked_pairs(q)) if PACKED == 2 else q.to(tl.float32)
 
-        # One exponent for 32 of them. What lies behind the last group isn't read: a byte there might be 255, and NaN
-        # times the zeros of `a` is NaN. The first weight's code is 0.5 and its scale 4:
-        # `pid=0, start=0: scale[0][0] = 4`, `pid=0, start=0: b[0][0] = 2`.
+        # One exponent for 32 of them: 512 for 128 x 128. Behind the last group nothing is read: a byte there might be
+        # 255, and NaN times the zeros of `a` is NaN. The first weight's code is 0.5 and its scale 4:
+        # `pid=0, start=0: scale[0][0] = 4`, `pid=0, start=0: b[0][0] = 2`. `[:, :, None]` gives a scale to every thread
+        # that has some of its 32 weights; where another one loaded it, it moves between threads. With the whole group
+        # in one thread that would be once for 32. But the tensor cores want each row spread over four threads:
+        # [the fast version](../fast/mx_matmul.py) chooses which weights of a row each of the four has.
         offs_g = start // 32 + tl.arange(0, GROUPS).to(tl.int64)
         scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + offs_g[None, :] * stride_sk
         scale = power_of_byte(tl.load(scale_ptrs, mask=n_mask & (offs_g < K // 32)[None, :], other=0))

@@ -4,7 +4,8 @@ r"""
 A language model ends with a **logit** for each of `V` tokens, a hundred thousand or more. The next token is drawn with
 the probabilities [[tag: SA-q]]. Usually the unlikely tokens are left out first: **top-k** keeps the `k` largest logits,
 [[tag: SA-k]], and **top-p**, or *nucleus sampling*, the shortest list of largest ones whose probabilities add up to
-`p`, [[tag: SA-p]].
+`p`, [[tag: SA-p]]. (**Min-p** keeps what is at least a share of the likeliest: with 0.4 and at most 0.5, all from 0.2
+on. That bound needs no search, and isn't in this file.)
 
 PyTorch's way is to sort each row, take running sums of the sorted probabilities, mask, and draw. But nobody asked for
 the order of a hundred thousand tokens. What is asked for is one number, the **threshold**: what lies above it is kept.
@@ -253,8 +254,8 @@ def filter_kernel(
 # a search in it. Here the tokens run an **exponential race** instead: each one's time is exponentially distributed, the
 # likelier the token the shorter, and the first one wins. On a logarithmic scale the race is a sum: the logit, and a
 # noise that is named after Gumbel, [[tag: SA-s]]. There is no sum over the row, only a maximum, and it doesn't matter
-# in what order the tokens are looked at. (The temperature divides the logit only: it makes some tokens likelier, and
-# the race is run as ever.)
+# in what order the tokens are looked at. (The temperature divides the logit only. If it divided the noise as well, the
+# largest sum would be the same one at every temperature.)
 #
 # The random words are those of [dropout](../classics/dropout.py): counter `c` gives the words of four neighbours, and a
 # token takes one of them. Each row begins with a counter of its own. A counter knows nothing of chunks: if it did, the

@@ -78,11 +78,24 @@ def check(t):
     def plain(x, phi):
         return (phi[None] * x[:, None]).sum(2)
 
+    def running(x, phi):
+        total = 0.0
+        for at in range(0, x.shape[1], 4):
+            part = x[:, at : at + 4]
+            so_far = (x * x)[:, : at + 4].sum(1, keepdim=True) / x.shape[1]
+            total = total + plain(part / (so_far + 1e-6).sqrt(), phi[:, at : at + 4])
+        return total
+
     mistakes = {
         plain: "That is the product alone: its row isn't normalized.",
         lambda x, phi: (
             plain(x, phi) / (x * x).sum(1, keepdim=True).add(1e-6).sqrt()
         ): "The mean of squares, not their sum.",
+        lambda x, phi: plain(x, phi) / (mean(x * x) + 1e-6): "That is the mean of squares without its root.",
+        lambda x, phi: (
+            plain(x, phi) / ((x * x).sum(1, keepdim=True) / (-(-x.shape[1] // 4) * 4) + 1e-6).sqrt()
+        ): "Lanes past the end of the row aren't numbers of it: the mean is over K.",
+        running: "Only at the end are all squares known. Earlier products were divided by the root of some.",
         lambda x, phi: plain(x, phi) * mean(x * x).add(1e-6).sqrt(): "The root is what a row is divided by.",
     }
     cases = [(1, 4, 2), (2, 6, 3), (3, 9, 8), (2, 21, 5)]

@@ -67,8 +67,27 @@ def check(t):
 
         return want
 
+    def by(factor, function):
+        """With the group of column `c` by two rules: for its factor, and for what becomes of it."""
+
+        def wrong(m, alpha, bias, n):
+            columns = range(m.shape[1])
+            z = m * torch.stack([alpha[factor(c, n)] for c in columns])[None] + bias[None]
+            share = 1 / (1 + torch.exp(-z))
+            group = torch.tensor([function(c, n) for c in columns], device=m.device)[None]
+            return torch.where(group == 0, share, torch.where(group == 1, 2 * share, z))
+
+        return wrong
+
+    def late(c, n):
+        return (c > n) + (c > 2 * n)
+
     want = grouped(lambda n: (n, 2 * n))
     mistakes = {
+        by(lambda c, n: min(c // n, 2), lambda c, n: min(3 * c // (2 * n + n * n), 2)): (
+            "Each factor is the right one. Which columns get a sigmoid, and which get twice that?"
+        ),
+        by(late, late): "Columns count from 0, so the second group begins with column n.",
         grouped(
             lambda n: (-(-(2 * n + n * n) // 3), -(-2 * (2 * n + n * n) // 3))
         ): "The groups aren't thirds of the row.",
@@ -86,6 +105,12 @@ WRONG = (
     ("What is written lies between 0 and 2", "2.0 * share", "share"),
     ("then the mixture", "(column >= 2 * n)", "(column >= n + n * n)"),
     ("2 tokens of 1 stream: out[0, 1] is", "(column >= n)", "(column > n)"),
+    ("begins with column n", "(column >= n)", "(column > n)", "(column >= 2 * n)", "(column > 2 * n)"),
+    (
+        "Each factor is the right one",
+        "    z = m * alpha",
+        "    group = tl.minimum(3 * column // columns, 2)\n    z = m * alpha",
+    ),
     ("2 tokens of 1 stream: out[0, 0] is", "tl.where(group == 0, share, ", "tl.where(group == 0, 2.0 * share, "),
 )
 RIGHT = (

@@ -83,6 +83,9 @@ def check(t):
         lambda z, tokens, lse, g, start: want(
             z, tokens, lse, torch.ones_like(g), start
         ): "What is upstream is missing.",
+        lambda z, tokens, lse, g, start: (
+            want(z, tokens, lse, g, start) * ((tokens >= start) & (tokens < start + z.shape[1]))[:, None]
+        ): "A row whose token is in another piece has probabilities in this one, too.",
     }
 
     def compared(case, rows, N, start, tokens, nan=False):
@@ -114,6 +117,7 @@ WRONG = (
     ),
     ("is token `start`", "start + column == token", "column == token"),
     ("A row whose token is −100 doesn't count", "    dz = tl.where(token == -100, 0.0, dz)\n", ""),
+    ("is in another piece", "token == -100", "(token < start) | (token >= start + N)"),
     ("0 times NaN is NaN", "tl.where(token == -100, 0.0, dz)", "dz * (token != -100)"),
     ("The sign", "dz = g * (", "dz = -g * ("),
     ("What is upstream is missing", "dz = g * (", "dz = 1.0 * ("),

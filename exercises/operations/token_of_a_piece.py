@@ -79,15 +79,29 @@ def check(t):
         z = z - z.amax(1, keepdim=True)
         return torch.where(picked, z, 0.0).sum(1) - z.exp().sum(1).log()
 
-    def local(x, weight, tokens, columns):
-        """With the columns of a piece taken for tokens."""
-        z = (x[:, None, :] * weight[None, :, :]).sum(2)
-        column = torch.arange(len(weight), device=x.device) % columns
-        of_token = torch.where(column[None] == tokens[:, None], z, 0.0).sum(1)
-        most = z.amax(1)
-        return of_token - most - (z - most[:, None]).exp().sum(1).log()
+    def of(found):
+        """With the sum of the logits that `found(token, number, columns, vocab)` takes for the token's."""
 
-    mistakes = {local: "The token is looked for in each piece, as if it were the first one."}
+        def wrong(x, weight, tokens, columns):
+            z, vocab = (x[:, None, :] * weight[None, :, :]).sum(2), len(weight)
+            taken = [[found(token, i, columns, vocab) for i in range(vocab)] for token in tokens.tolist()]
+            of_token = torch.where(torch.tensor(taken, device=x.device), z, 0.0).sum(1)
+            most = z.amax(1)
+            return of_token - most - (z - most[:, None]).exp().sum(1).log()
+
+        return wrong
+
+    mistakes = {
+        of(lambda token, i, columns, vocab: i % columns == token): (
+            "The token is looked for in each piece, as if it were the first one."
+        ),
+        of(lambda token, i, columns, vocab: i % columns == token % columns): (
+            "A column of each piece passes for the token, which is in one of them only."
+        ),
+        of(lambda token, i, columns, vocab: i == token >= (vocab - 1) // columns * columns): (
+            "What an earlier piece has found is lost."
+        ),
+    }
 
     def compared(case, rows, vocab, D, columns, tokens):
         given = t.values(rows, D), t.values(vocab, D), t.surrounded(torch.tensor(tokens))
@@ -106,6 +120,7 @@ def check(t):
 
 WRONG = (
     ("as if it were the first one",),
+    ("A column of each piece passes for the token", "start + column == token", "column == token % (end - start)"),
     ("pieces of 3 in blocks of 4: out[0] is -inf", "here & (start + column == token)", "start + column == token"),
     (
         "one piece: out[0] is",
@@ -113,7 +128,7 @@ WRONG = (
     ),
     ("one piece: out[0] is", "tl.where(here & (start + column == token), z, 0.0)", "tl.where(here, z, 0.0)"),
     (
-        "a token of the first piece: out[0] is",
+        "What an earlier piece has found is lost",
         "of_token = tl.sum(tl.where(here & (start + column == token), z, 0.0), axis=0)",
     ),
 )

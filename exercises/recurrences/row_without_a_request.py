@@ -71,7 +71,23 @@ def check(t):
     def into_the_first(states, k, u, slots):
         return want(states, k, u, slots.clamp(min=0))
 
-    mistakes = {into_the_first: "A row without a request has written to the state of slot 0."}
+    def stored_unread(states, k, u, slots):
+        new = want(states, k, u, slots)
+        for b in range(len(slots)):
+            if slots[b] < 0:
+                new[0] = u[b] * k[b]
+        return new
+
+    mistakes = {
+        into_the_first: "A row without a request has written to the state of slot 0.",
+        stored_unread: "A row without a request reads nothing now, and still stores to slot 0.",
+        lambda states, k, u, slots: want(states, k, u, torch.where(slots == 0, -1, slots)): (
+            "Slot 0 belongs to a request, too, and got nothing."
+        ),
+        lambda states, k, u, slots: want(states, k, u, torch.where(slots < 0, len(states) - 1, slots)): (
+            "A row without a request has written to the state of the last slot."
+        ),
+    }
 
     def compared(case, count, slots, D):
         rows = len(slots)
@@ -100,7 +116,14 @@ WRONG = (
         "    u = tl.load(u_ptr + b)",
         "    u = tl.where(used, tl.load(u_ptr + b), 0.0)",
     ),
-    ("2 requests: states[0, 0] is", "mask = (d < D) & (slot > 0)"),
+    ("Slot 0 belongs to a request, too", "mask = (d < D) & (slot > 0)"),
+    (
+        "still stores to slot 0",
+        "    mask = (d < D) & (slot >= 0)",
+        "    used = slot >= 0\n    slot = tl.maximum(slot, 0)\n    mask = d < D",
+        "state = tl.load(state_ptrs, mask=mask,",
+        "state = tl.load(state_ptrs, mask=mask & used,",
+    ),
     ("2 requests: states[0, 0] is", "state + u * k", "u * k"),
 )
 RIGHT = (

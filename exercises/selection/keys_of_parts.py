@@ -40,6 +40,15 @@ def check(t):
     def up(a, b):
         return -(-a // b)
 
+    def balanced(K, parts, block):
+        tiles = up(K, block)
+        ends = [part * (tiles // parts) + min(part, tiles % parts) for part in range(parts + 1)]
+        return [min(K, end * block) - min(K, start * block) for start, end in zip(ends, ends[1:])]
+
+    def down(K, parts, block):
+        share = up(K, block) // parts * block
+        return [share] * (parts - 1) + [K - share * (parts - 1)]
+
     want = numbers(lambda K, parts, block: up(up(K, parts), block) * block)
     mistakes = {
         numbers(lambda K, parts, block: up(K, parts)): "A share is a whole number of tiles.",
@@ -53,6 +62,9 @@ def check(t):
         lambda K, parts, block: [
             min(up(up(K, parts), block) * block, K - part * up(up(K, parts), block) * block) for part in range(parts)
         ]: "A part that would begin behind the end of the list has no numbers.",
+        lambda K, parts, block: [n for n in want(K, parts, block) if n]: "Each part has its number, also if that is 0.",
+        balanced: "All shares are the same, and as many tiles. Only the end of the list makes one smaller.",
+        down: "The last part doesn't take what is left over: a share is rounded up.",
     }
     cases = [(16, 2, 4), (10, 2, 4), (2048, 12, 64), (3, 4, 4), (7, 1, 4), (5, 5, 1), (0, 3, 16)]
     for _ in range(6):
@@ -69,6 +81,22 @@ WRONG = (
     ("The list ends within a part", "max(0, min(share, K - part * share))", "share"),
     ("which leaves the rest of the list out", "share = -(-share // block) * block", "share = block"),
     ("numbers_of_parts(10, 2, 4) is [4, 4]", "share = -(-share // block) * block", "share = share // block * block"),
+    (
+        "All shares are the same",
+        "tiles, left, found = -(-K // block), K, []\n"
+        "for part in range(parts):\n"
+        "    found.append(min(left, (tiles // parts + (part < tiles % parts)) * block))\n"
+        "    left -= found[-1]\n"
+        "return found",
+    ),
+    (
+        "doesn't take what is left over",
+        "share = -(-K // block) // parts * block\nreturn [share] * (parts - 1) + [K - share * (parts - 1)]",
+    ),
+    (
+        "Each part has its number",
+        "share = -(-K // parts // block) * block\nreturn [min(share, K - start) for start in range(0, K, share or 1)]",
+    ),
 )
 RIGHT = (
     (

@@ -75,6 +75,9 @@ def check(t):
     mistakes = {
         slots(lambda j, table, size: j): "Those are the indices. In which page of the pool does each of them lie?",
         slots(lambda j, table, size: table[j // size]): "Those are the pages. A page has several rows.",
+        slots(
+            lambda j, table, size: table[j // size] + j % size * size if table[j // size] >= 0 else None
+        ): "From page to page it is `page_size` slots, from row to row one.",
         slots(lambda j, table, size: table[j // size] * size + j % size): "A page of −1 isn't the pool's page.",
         slots(slot, of_mistake=-1): "A page or an index that isn't there is a mistake, and must not pass for none.",
         slots(slot, of_none=-2): "None is no mistake: −1 stays −1.",
@@ -101,6 +104,7 @@ def check(t):
 WRONG = (
     ("2 pages of 3: slots[0] is 1, should be 7",),
     ("Those are the pages", "page * page_size + j % page_size", "page"),
+    ("from row to row one", "page * page_size + j % page_size", "page + j % page_size * page_size"),
     ("A page of −1 isn't the pool's page", "page >= 0", "known"),
     ("must not pass for none", "j % page_size, -2)", "j % page_size, -1)"),
     ("None is no mistake", "    slot = tl.where(j == -1, -1, slot)\n", ""),
