@@ -97,10 +97,10 @@ def mx_matmul_kernel(
 
         # One exponent for 32 of them: 512 for 128 x 128. Behind the last group nothing is read: a byte there might be
         # 255, and NaN times the zeros of `a` is NaN. The first weight's code is 0.5 and its scale 4:
-        # `pid=0, start=0: scale[0][0] = 4`, `pid=0, start=0: b[0][0] = 2`. `[:, :, None]` gives a scale to every thread
-        # that has some of its 32 weights; where another one loaded it, it moves between threads. With the whole group
-        # in one thread that would be once for 32. But the tensor cores want each row spread over four threads:
-        # [the fast version](../fast/mx_matmul.py) chooses which weights of a row each of the four has.
+        # `pid=0, start=0: scale[0][0] = 4`, `pid=0, start=0: b[0][0] = 2`. `[:, :, None]` gives a scale to the threads
+        # that have its weights. On Hopper a thread loads 16 bytes, a whole group, and gets one scale from the thread
+        # that loaded it. Then the tile goes through shared memory: in the tensor cores' own order four threads share a
+        # row. [The fast version](../fast/mx_matmul.py) has the weights in that order from the start.
         offs_g = start // 32 + tl.arange(0, GROUPS).to(tl.int64)
         scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + offs_g[None, :] * stride_sk
         scale = power_of_byte(tl.load(scale_ptrs, mask=n_mask & (offs_g < K // 32)[None, :], other=0))
