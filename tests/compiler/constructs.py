@@ -3,6 +3,8 @@
 Both lists are held against the compiler by test_refused.py.
 """
 
+from academy.compiler.rules import refused
+
 HEAD = """import contextlib
 import math
 
@@ -139,6 +141,9 @@ TYPED = {
     "zeros_np": "k = tl.zeros([48], tl.float32)",
 }
 
+#: Refused until a release of Triton, by both.
+UNTIL = {"walrus": (3, 8), "chain_compare": (3, 9), "chain_block": (3, 9)}
+
 #: Taken by both.
 ACCEPTED = {
     "assert_block": "assert x > 0",
@@ -210,6 +215,11 @@ ACCEPTED = {
     "where": "y = tl.where((x > 0) & mask, x, -x)",
     "reduce": "y = x - tl.sum(x, axis=0) / n",
 }
+
+
+for name, release in UNTIL.items():
+    if refused.release() >= release:
+        ACCEPTED[name] = REFUSED.pop(name)
 
 
 def text(body: str) -> str:

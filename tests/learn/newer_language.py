@@ -39,6 +39,12 @@ def keyword_only_kernel(x_ptr):
 
 
 @triton.jit
+def assigning_kernel(x_ptr):
+    if (x := tl.load(x_ptr)) > 3:
+        tl.store(x_ptr, x + 1)
+
+
+@triton.jit
 def chained_kernel(x_ptr):
     lanes = tl.arange(0, 32)
     tl.store(x_ptr + lanes, tl.where(3 <= lanes < 7, 1, 0))
@@ -101,6 +107,7 @@ if __name__ == "__main__":
         found = dict.fromkeys(("tl.atomic_load", "tl.atomic_store", "tl.atomic_poll"), flags)
         found["triton.aggregate"] = hasattr(triton, "aggregate") and compiles(aggregate_kernel)
         found["keyword-only parameters"] = compiles(keyword_only_kernel)
+        found[":="] = compiles(assigning_kernel)
         found["chained comparisons"] = compiles(chained_kernel)
         found["tl.fdiv(…, approx=True)"] = compiles(approximate_kernel)
         found["tl.make_block_ptr"] = compiles(block_pointer_kernel)

@@ -1,10 +1,11 @@
 """Python that no kernel can have, found in the syntax tree: where no compiler is installed, as in a browser.
 
 The interpreter runs a kernel as Python, so a list, a dictionary or `try` works there; Triton's compiler refuses them.
-Listed is only what it refuses whatever the types are. Each entry of the list is tested against the compiler, and so is
-what must pass. A branch that hangs on a `tl.constexpr` argument may be left out by the compiler, so it is passed over.
+Listed is only what it refuses whatever the types are, and what a later release takes until that one is installed. Each
+entry of the list is tested against the compiler, and so is what must pass. A branch that hangs on a `tl.constexpr`
+argument may be left out by the compiler, so it is passed over.
 
-Names: `problems`, `in_file`.
+Names: `problems`, `in_file`, `release`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 
 from academy.book import syntax
@@ -50,6 +52,8 @@ _NODES: dict[type[ast.AST], str] = {
 }
 if hasattr(ast, "TryStar"):
     _NODES[ast.TryStar] = _NODES[ast.Try]
+#: The first release of Triton that takes it.
+_SINCE: dict[type[ast.AST], tuple[int, ...]] = {ast.NamedExpr: (3, 8), ast.Compare: (3, 9)}
 #: Functions of Python that the compiler doesn't know -> what to do. (It knows len, range, int, float, min, max, print.)
 _FUNCTIONS = {
     "list": _RUNNING, "dict": _NODES[ast.Dict], "set": _NODES[ast.Set], "frozenset": _NODES[ast.Set],
@@ -82,6 +86,15 @@ def problems(text: str, path: str = "") -> list[Problem]:
             at = getattr(node, "lineno", function.lineno), getattr(node, "col_offset", 0)
             found.setdefault(at, Problem(path, at[0], at[1] + 1, message, lines[at[0] - 1]))
     return [found[at] for at in sorted(found)]
+
+
+@lru_cache(1)
+def release() -> tuple[int, ...]:
+    """Triton's; where it isn't installed, the oldest that kernels here run on."""
+    try:
+        return tuple(map(int, metadata.version("triton").split(".")[:2]))
+    except metadata.PackageNotFoundError:
+        return 3, 6
 
 
 @lru_cache(maxsize=64)
@@ -185,8 +198,9 @@ class _Kernel:
 
     def _refused(self, node: ast.AST, loop: bool) -> str:
         """What to do instead of this node; "" if the compiler takes it."""
+        taken = type(node) in _SINCE and release() >= _SINCE[type(node)]
         for kind, message in _NODES.items():
-            if isinstance(node, kind) and message:
+            if isinstance(node, kind) and message and not taken:
                 return message
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if loop and isinstance(node, ast.Return):
@@ -290,7 +304,7 @@ class _Kernel:
         return ""
 
     def _compare(self, node: ast.Compare) -> str:
-        if len(node.ops) > 1:
+        if len(node.ops) > 1 and release() < _SINCE[ast.Compare]:
             return "a kernel has no chained comparison: write (a < x) & (x < b)"
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
             return "a kernel has no `in`: compare with each value, a == 1 or a == 2"
