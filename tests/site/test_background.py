@@ -40,7 +40,7 @@ def helpers(monkeypatch):
 
 def begun(kind: str, about: str) -> None:
     """Wait until the process works on this."""
-    while (kind, about) not in background._helpers._begun:
+    while not (background._jobs[kind, about].running() or background._jobs[kind, about].done()):
         time.sleep(0.01)
 
 
@@ -75,10 +75,11 @@ def test_what_is_kept_is_there_for_this_process(kind, about, monkeypatch):
 def test_what_is_being_made_is_waited_for_and_what_is_not_begun_is_left_to_the_caller(helpers):
     helpers.ask("sleep", "0.3", "30", "31")
     begun("sleep", "0.3")
+    left = helpers._jobs["sleep", "31"]
     assert helpers.answer("sleep", "31") is None and helpers.answer("sleep", "never asked for") is None
     assert helpers.answer("sleep", "0.3") == ["sleep", "0.3"]
     begun("sleep", "30")
-    assert not helpers._helpers._waiting, "a job that the caller does is done twice"
+    assert left.cancelled(), "a job that the caller does is done twice"
 
 
 def test_a_process_that_ends_before_its_time_leaves_its_jobs_to_the_caller(helpers):
@@ -114,9 +115,9 @@ import sys, time
 from academy.site import background
 background.begin(1)
 background.ask("verified", "docs")
-while not background._helpers._begun:
+while not any(job.running() for job in background._jobs.values()):
     time.sleep(0.01)
-print(background._helpers._running[0].pid, flush=True)
+print(background._processes[0].pid, flush=True)
 time.sleep(600)
 """
 
