@@ -7,6 +7,8 @@ kept (`academy.files.cache`) under the text of all files that it is made from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +18,11 @@ from academy.book.tex import bare
 from academy.book.texts import digest
 from academy.files.cache import kept
 from academy.files.dependencies import made_by
-from academy.site import background
+from academy.results import ladder as ladders
+from academy.results import overview, pages
+from academy.results import training as trained
+from academy.results.tables import Html
+from academy.site import background, ladder_page, taught_before_used
 from academy.site.library import Library
 
 #: What makes each kind of part, besides this file: see `academy.files.dependencies.made_by`.
@@ -25,6 +31,8 @@ CHECKER = ["academy.formulas.verify"]
 RESULTS = ["academy.results.pages"]
 TRAINING = ["academy.results.training"]
 LADDERS = ["academy.results.ladder", "academy.site.ladder_page"]
+_recorder = partial(import_module, "academy.traces.page")
+_reports = partial(import_module, "academy.formulas.reports")
 
 
 def no_run() -> str:
@@ -36,13 +44,7 @@ def recorded_run(path: str) -> tuple[str, str, str]:
     """The viewer of a kernel file's recorded run, the data that it loads, and its place under assets/traces."""
     if no_run() or not (ROOT / path).is_file():  # recordings are of this project
         return "", "", ""
-
-    def made() -> list[str]:
-        from academy.traces import page
-
-        return page.run(path)
-
-    return tuple(_kept("run", [path], _built_on(path), RECORDER, made)) or ("", "", "")
+    return tuple(_kept("run", [path], _built_on(path), RECORDER, lambda: _recorder().run(path))) or ("", "", "")
 
 
 def recorded_number(key: str) -> tuple[str, str, int, str] | None:
@@ -52,14 +54,8 @@ def recorded_number(key: str) -> tuple[str, str, int, str] | None:
     """
     if no_run():
         return None
-
-    def made() -> list:
-        from academy.traces import page
-
-        return list(page.number(key))
-
     path = layout.module_path(ROOT, layout.dotted(key.partition(":")[0].strip())).relative_to(ROOT).as_posix()
-    return tuple(_kept("number", [key], _built_on(path), RECORDER, made))
+    return tuple(_kept("number", [key], _built_on(path), RECORDER, lambda: _recorder().number(key)))
 
 
 def check_mark(path: str, tex: str, tag: str | None) -> str:
@@ -68,98 +64,64 @@ def check_mark(path: str, tex: str, tag: str | None) -> str:
         return ""
     background.answer("marks", path)
     found = {(each, of): mark for each, of, mark in marks(path)}
-    mark = found.get((bare(tex), tag)) or found.get((bare(tex), None))
-    if mark is None:
-        from academy.formulas import reports
-
-        return reports.unmarked(path, tex)
-    return mark
+    return found.get((bare(tex), tag)) or found.get((bare(tex), None)) or _reports().unmarked(path, tex)
 
 
 def marks(path: str) -> list[list]:
     """What was checked about each display equation of a derivation: `academy.formulas.reports.marks`."""
-
-    def made() -> list[list]:
-        from academy.formulas import reports
-
-        return reports.marks(path)
-
-    return _kept("marks", [path], _checked([path]), CHECKER, made)
+    return _kept("marks", [path], _checked([path]), CHECKER, lambda: _reports().marks(path))
 
 
 def verified(library: Library) -> list[str]:
     """Markdown for the table of all that is verified: `academy.formulas.reports.table`."""
     background.answer("verified", library.docs)
-    pages = [path.relative_to(ROOT).as_posix() for path in layout.derivations(ROOT)]
+    paths = [path.relative_to(ROOT).as_posix() for path in layout.derivations(ROOT)]
 
-    def made() -> list[str]:
-        from academy.formulas import reports
+    def holds(_) -> bool:
+        """Whether nothing is wrong with these derivations: a warning about one is said again in every build."""
+        return not any(_reports().report(path).problem for path in paths)
 
-        return reports.table(home=library.home)
-
-    return _kept("verified", [], _checked(pages), CHECKER, made, keep=lambda _: _holds(pages))
-
-
-def _holds(pages: list[str]) -> bool:
-    """Whether nothing is wrong with these derivations: a warning about one is said again in every build."""
-    from academy.formulas import reports
-
-    return not any(reports.report(path).problem for path in pages)
+    return _kept("verified", [], _checked(paths), CHECKER, lambda: _reports().table(home=library.home), holds)
 
 
 def results(operation: str) -> list[str]:
     """An operation's committed results, or ("") all: Markdown, and finished HTML (`academy.results.tables.Html`)."""
-    from academy.results import overview, pages
-
     background.answer("results", operation)
-
-    def made() -> list[str]:
-        return pages.operation(operation, ROOT) if operation else overview.summary(ROOT)
-
     files = sorted((ROOT / layout.RESULTS).rglob(f"{operation or '*'}.json"))
     measuring = [file for file in facts.measured(ROOT) if operation in ("", file.stem)]
     kernels = [path for file in measuring for path in facts.kernels(file).values()]
     shown = [*files, *measuring, *map(facts.axes_home, measuring), *_built_on(*kernels)]
-    return _kept_pieces("results", [operation, [str(file) for file in files]], shown, RESULTS, made)
+    key = [operation, [str(file) for file in files]]
+    made = partial(pages.operation, operation, ROOT) if operation else partial(overview.summary, ROOT)
+    return _kept_pieces("results", key, shown, RESULTS, made)
 
 
 def ladder(name: str) -> list[str]:
     """A ladder, rung by rung: `academy.site.ladder_page.pieces`. Raises ValueError if something is wrong with it."""
-    from academy.results import ladder
-    from academy.site import ladder_page
-
     background.answer("ladder", name)
-
     files = [*layout.results(ROOT, "ladder/*"), *layout.results(ROOT, f"ladders/{name}")]
-    file = ROOT / ladder.BENCHMARKS / f"{name}.py"
+    file = ROOT / ladders.BENCHMARKS / f"{name}.py"
     files += [file, facts.axes_home(file)] if file.is_file() else [file]
-    shown = [*files, *_built_on(*(rung.path for rung in ladder.rungs(name, ROOT)))]
+    shown = [*files, *_built_on(*(rung.path for rung in ladders.rungs(name, ROOT)))]
     key = [name, [str(file) for file in files]]
     return _kept_pieces("ladder", key, shown, LADDERS, lambda: ladder_page.pieces(name, ROOT))
 
 
 def taught(library: Library, names: Iterable[str]) -> dict[str, str]:
     """Name -> the page by which it was used and explained: `academy.site.taught_before_used.taught`."""
-    from academy.site import taught_before_used
-
     background.answer("taught", library.docs)
-    root, pages = library.root, library.path.pages
-
-    def made() -> dict[str, str]:
-        return taught_before_used.taught(root, pages, set(names))
-
+    root, path = library.root, library.path.pages
     kernels = sorted((root / layout.KERNELS).rglob("*.py"))
     files = [*kernels, *layout.derivations(root), *layout.documents(root), *layout.exercises(ROOT)]
-    return _kept("taught", [pages, sorted(names)], files, ["academy.site.taught_before_used"], made)
+    made = partial(taught_before_used.taught, root, path, set(names))
+    return _kept("taught", [path, sorted(names)], files, ["academy.site.taught_before_used"], made)
 
 
 def training(name: str) -> list[str]:
     """What a script that trains models has committed: `academy.results.training.pieces`."""
-    from academy.results import training
-
     files = layout.results(ROOT, f"experiments/{name}")
     key = [name, [str(file) for file in files]]
-    return _kept_pieces("training", key, files, TRAINING, lambda: training.pieces(name, ROOT))
+    return _kept_pieces("training", key, files, TRAINING, lambda: trained.pieces(name, ROOT))
 
 
 def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=bool):
@@ -169,8 +131,6 @@ def _kept(kind: str, key: list, files: list[Path], code: list[str], make, keep=b
 
 def _kept_pieces(kind: str, key: list, files: list[Path], code: list[str], make: Callable[[], list[str]]) -> list[str]:
     """`_kept` for Markdown with finished HTML in it."""
-    from academy.results.tables import Html
-
     found = _kept(kind, key, files, code, lambda: [[isinstance(piece, Html), piece] for piece in make()])
     return [Html(piece) if finished else piece for finished, piece in found]
 
