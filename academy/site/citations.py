@@ -75,18 +75,14 @@ class Span(InlineProcessor):
         if number is None:
             self.conversion.problem(f"no committed result has {key!r}", written)
             return _failure(key, "span")
-        element = Element("span", {"class": "measured", "title": f"measured: {key}"})
-        element.text = AtomicString(number)
-        return element
+        return _number(number, f"measured: {key}")
 
     def changes(self, kind: str, written: str) -> Element:
         """How many changes of kernels which comparison sees, in words."""
         if not changes.FILES.get(kind) or not changes.read(kind, project_parts.ROOT):
             self.conversion.problem(f"nothing was counted of {kind!r}: coarse, fine", written)
             return _failure(kind, "span")
-        element = Element("span", {"class": "measured", "title": f"counted: {changes.FILES[kind]}"})
-        element.text = AtomicString(changes.said(kind, project_parts.ROOT))
-        return element
+        return _number(changes.said(kind, project_parts.ROOT), f"counted: {changes.FILES[kind]}")
 
     def run(self, key: str, written: str) -> Element:
         """A number of a recorded run, which links to its moment."""
@@ -101,6 +97,12 @@ class Span(InlineProcessor):
         link = Element("a", {"class": "k-run-link", "href": self.conversion.link(path, f"L{line}"), "data-run": moment})
         SubElement(link, "code", {"class": "k-claim"}).text = AtomicString(text)
         return link
+
+
+def _number(text: str, title: str) -> Element:
+    element = Element("span", {"class": "measured", "title": title})
+    element.text = AtomicString(text)
+    return element
 
 
 def _failure(text: str, tag: str = "p") -> Element:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from academy.book import facts, layout, syntax
 from academy.book.texts import heading, read
+from academy.site import exercise_pages
 from academy.site.library import Library, Page
 
 CHAPTERS = "learn"
@@ -73,10 +74,7 @@ def _chapters(library: Library) -> list[dict]:
 
 
 def _exercises(library: Library) -> list[dict]:
-    pages = {
-        stage.title: [page for page in library.shown("exercise") if page.group == stage.exercises]
-        for stage in library.path.stages
-    }
+    pages = {stage.title: exercise_pages.of_stage(library, stage.exercises) for stage in library.path.stages}
     stages = [{stage: _named(exercises)} for stage, exercises in pages.items() if exercises]
     overview = [{"All exercises": EXERCISES}] if (library.root / library.docs / EXERCISES).is_file() else []
     return [*overview, {"Exercises": stages}] if stages else []

@@ -29,12 +29,11 @@ class _TritonLexer(PythonLexer):
 @lru_cache(256)
 def highlighted(text: str) -> list[str]:
     """One piece of HTML per line. The whole file is read at once, so that a row's border never breaks a token."""
-
-    def made() -> list[str]:
-        lexer = _TritonLexer(stripnl=False, ensurenl=True)
-        return highlight(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
-
-    return kept("code", [text, made_by("academy.site.highlighting")], made)
+    return kept(
+        "code",
+        [text, made_by("academy.site.highlighting")],
+        lambda: highlight(text, _TritonLexer(stripnl=False), HtmlFormatter(nowrap=True)).split("\n"),
+    )
 
 
 #: Spans of code that look as they would without: plain names, and the spaces between words.

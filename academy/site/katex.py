@@ -22,10 +22,7 @@ FONTS = {
     "mathcal": "Caligraphic-Regular",
     "op-symbol small-op": "Size1-Regular",
     "op-symbol large-op": "Size2-Regular",
-    "delimsizing size1": "Size1-Regular",
-    "delimsizing size2": "Size2-Regular",
-    "delimsizing size3": "Size3-Regular",
-    "delimsizing size4": "Size4-Regular",
+    **{f"delimsizing size{size}": f"Size{size}-Regular" for size in range(1, 5)},
     "delim-size4": "Size4-Regular",
 }
 

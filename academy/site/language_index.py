@@ -27,6 +27,7 @@ def entries(text: str) -> dict[str, dict[str, dict[str, str]]]:
     return front_matter.values(text).get("language", {})
 
 
+@lru_cache(512)
 def names(text: str) -> set[str]:
     """What a file uses of the language, as `tl.dot`. All dtypes but int64 go by the name of float32."""
     nodes = syntax.nodes(text)
@@ -35,18 +36,13 @@ def names(text: str) -> set[str]:
     return found | {node.id for node in nodes if isinstance(node, ast.Name) and node.id in IMPORTED}
 
 
-@lru_cache(512)
-def _names(path: Path, _changed: int) -> frozenset[str]:
-    return frozenset(names(read(path)))
-
-
 def used(root: Path, docs: str = "docs") -> dict[str, list[str]]:
     """Name -> the files that use it: kernels, chapters and the snippets of guides."""
     files = [path for path in layout.kernels(root) if "gluon" not in path.parts]
     files += sorted((root / docs / "learn").glob("*.py")) + sorted((root / docs / "guides/snippets").glob("*.py"))
     found: dict[str, list[str]] = {}
     for path in files:
-        for name in _names(path, path.stat().st_mtime_ns):
+        for name in names(read(path)):
             found.setdefault(name, []).append(path.relative_to(root).as_posix())
     return found
 

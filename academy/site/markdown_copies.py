@@ -22,6 +22,7 @@ LEFT_OUT = "headerlink k-bar k-contents v-legend tabbed-labels page-facts op-lin
 LEFT_OUT += ["md-content__button", "thumb", "k-picture", "p-live-now", "p-strips", "p-actions", "p-outcome"]
 #: Folded parts that a reader is asked not to look at yet, hints and solutions: they stay folded.
 ANSWERS = {"tip", "success", "example"}
+STYLE = {"heading_style": ATX, "bullets": "-", "escape_asterisks": False, "escape_underscores": False}
 #: The page that leads a program, or whoever asks one, through the writing of a kernel.
 TO_WRITE = "guides/for-assistants/"
 #: Title of a part of the site -> address, title and description of each of its pages.
@@ -90,7 +91,7 @@ def converted(html: str) -> str:
         if "term" in link.get_attribute_list("class"):
             link.unwrap()
         link["href"] = _of_copy(str(link["href"]))
-    return re.sub(r"[ \t]+$", "", _Converter().convert_soup(page), flags=re.M)
+    return re.sub(r"[ \t]+$", "", _Converter(**STYLE).convert_soup(page), flags=re.M)
 
 
 def _formula(found: str, is_display: bool) -> str:
@@ -118,12 +119,6 @@ def _of_copy(href: str) -> str:
 
 
 class _Converter(MarkdownConverter):
-    class Options:
-        heading_style = ATX
-        bullets = "-"
-        escape_asterisks = False
-        escape_underscores = False
-
     def convert_div(self, el, text, parent_tags):
         if "admonition" in el.get("class", ()):
             return self.convert_blockquote(el, text, parent_tags)

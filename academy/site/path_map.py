@@ -60,10 +60,12 @@ def _list(index: Library, pages: tuple[str, ...], first: int | None) -> list[str
     start = f' start="{first}"' if first else ""
     out = [f'<ol class="path"{start} markdown="1">']
     for uri in pages:
-        about = f"{kind(uri) or 'page'} · {minutes(index, uri)} min"
-        link = f"[{title(index, uri)}](/{uri})"
-        out.append(f'<li markdown="span">{link} <span class="path-kind">{about}</span></li>')
+        out.append(_item(title(index, uri), uri, f"{kind(uri) or 'page'} · {minutes(index, uri)} min"))
     return [*out, "</ol>", ""]
+
+
+def _item(title: str, uri: str, about: str) -> str:
+    return f'<li markdown="span">[{title}](/{uri}) <span class="path-kind">{about}</span></li>'
 
 
 def stages(index: Library) -> list[str]:
@@ -96,10 +98,7 @@ def exercises(index: Library) -> list[str]:
             continue
         out += ["", f"## {stage.title}", "", f"{len(found)} for about {hours(sum(map(practice, found)))}."]
         out += ["{ .path-time .exercise-count }", "", '<ol class="path" markdown="1">']
-        for each in found:
-            about = f"{each.kind} · {hours(practice(each))}"
-            link = f"[{each.title}](/{each.uri})"
-            out.append(f'<li markdown="span">{link} <span class="path-kind">{about}</span></li>')
+        out += [_item(each.title, each.uri, f"{each.kind} · {hours(practice(each))}") for each in found]
         out += ["</ol>", ""]
     return out
 

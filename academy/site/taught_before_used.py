@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from academy.book import comments, exercise_files, layout, syntax
+from academy.book.layout import ROOT
 from academy.files.cache import kept
 from academy.files.dependencies import made_by
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose names belong to Triton.
 TRITON = ("tl", "triton", "libdevice")
 #: Words with the ending of a verb that are none.
@@ -55,16 +55,12 @@ class Construct:
 
     name: str
     nodes: tuple[type[ast.AST], ...]
-    used: Callable[[Any], bool]
+    used: Callable[[Any], object]
     explained: str
 
 
 def _in_launch(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
-
-
-def _pointer_block(node: ast.Call) -> bool:
-    return ast.unparse(node.func) in ("tl.load", "tl.store") and isinstance(node.args[0], ast.BinOp)
 
 
 def _new_axis(node: ast.Subscript) -> bool:
@@ -80,26 +76,6 @@ def _method(*names: str) -> Callable[[ast.AST], bool]:
     return used
 
 
-def _loop(node: ast.For) -> bool:
-    return ast.unparse(node.iter).startswith("range(")
-
-
-def _pointer_moved(node: ast.AugAssign) -> bool:
-    return re.search(r"_ptrs?$", ast.unparse(node.target)) is not None
-
-
-def _if_constexpr(node: ast.If | ast.IfExp) -> bool:
-    return isinstance(node.test, ast.Name) and node.test.id.isupper()
-
-
-def _optional_pointer(node: ast.Compare) -> bool:
-    return bool(re.search(r"_ptr is (not )?None", ast.unparse(node)))
-
-
-def _both_masks(node: ast.BinOp) -> bool:
-    return isinstance(node.op, ast.BitAnd) and re.search("mask|<", ast.unparse(node)) is not None
-
-
 def _called(node: ast.Call) -> bool:
     """A call of a function that the file defines or imports, none of Python's own."""
     builtins = ("range", "min", "max", "len", "print", "float", "int")
@@ -111,17 +87,23 @@ CONSTRUCTS = (
     Construct("the launch, `kernel[grid](…)`", (ast.Call,), _in_launch, r"⟨kernel\[grid\]\("),
     Construct("a tensor arrives as a pointer", (ast.arg,), lambda node: node.arg.endswith("_ptr"),
               r"\bpointer\b[^.]*\baddress of its first element"),
-    Construct("a block of pointers", (ast.Call,), _pointer_block,
+    Construct("a block of pointers", (ast.Call,),
+              lambda node: ast.unparse(node.func) in ("tl.load", "tl.store") and isinstance(node.args[0], ast.BinOp),
               r"\bblock of pointers"),
     Construct("a column and a row, `[:, None]`", (ast.Subscript,), _new_axis, r"⟨[\w.]*\[:, None\]⟩[^.]* column"),
-    Construct("a loop, `range`", (ast.For,), _loop, r"⟨range⟩[^.]*\bloop|\bloop\b[^.]*⟨range⟩"),
+    Construct("a loop, `range`", (ast.For,), lambda node: ast.unparse(node.iter).startswith("range("),
+              r"⟨range⟩[^.]*\bloop|\bloop\b[^.]*⟨range⟩"),
     Construct("a conversion, `.to(…)`", (ast.Call,), _method("to"), r"⟨\.to\([^⟩]*\)⟩[^.]*\bconverts"),
-    Construct("a pointer that moves on, `x_ptr += …`", (ast.AugAssign,), _pointer_moved,
-              r"⟨\w+_ptrs? \+= [^⟩]+⟩ moves"),
-    Construct("an `if` that is decided by the compiler", (ast.If, ast.IfExp), _if_constexpr, r"⟨if⟩[^.]*\bcompile"),
-    Construct("`None` instead of a pointer", (ast.Compare,), _optional_pointer,
+    Construct("a pointer that moves on, `x_ptr += …`", (ast.AugAssign,),
+              lambda node: re.search(r"_ptrs?$", ast.unparse(node.target)), r"⟨\w+_ptrs? \+= [^⟩]+⟩ moves"),
+    Construct("an `if` that is decided by the compiler", (ast.If, ast.IfExp),
+              lambda node: isinstance(node.test, ast.Name) and node.test.id.isupper(), r"⟨if⟩[^.]*\bcompile"),
+    Construct("`None` instead of a pointer", (ast.Compare,),
+              lambda node: re.search(r"_ptr is (not )?None", ast.unparse(node)),
               r"⟨None⟩ (comes|arrives|is passed)[^.]*\bpointer"),
-    Construct("two masks, `&`", (ast.BinOp,), _both_masks, r"⟨&⟩[^.]*\bboth\b"),
+    Construct("two masks, `&`", (ast.BinOp,),
+              lambda node: isinstance(node.op, ast.BitAnd) and re.search("mask|<", ast.unparse(node)),
+              r"⟨&⟩[^.]*\bboth\b"),
     Construct("a jitted function called by a kernel", (ast.Call,), _called, r"\bjitted function\b[^.]*\bcall"),
     Construct("a descriptor's own load and store", (ast.Call,), _method("load", "store"),
               r"⟨[\w.]*desc\.load[^⟩]*⟩ [a-z]+s\b"),

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import yaml
-from yaml_env_tag import construct_env_tag  # type: ignore[import-untyped]
+from yaml_env_tag import add_env_tag  # type: ignore[import-untyped]
 
 from academy.book import front_matter, layout, operations, syntax
 from academy.book.layout import ROOT
@@ -79,16 +79,9 @@ class Settings:
         return ROOT / "build" / f"site-{key[:8]}"
 
 
-class _WithEnvironment(yaml.SafeLoader):
-    """`!ENV [NAME, "default"]`, as MkDocs reads it."""
-
-
-_WithEnvironment.add_constructor("!ENV", construct_env_tag)
-
-
 def configuration() -> dict:
-    """mkdocs.yml."""
-    return yaml.load(read(ROOT / "mkdocs.yml"), _WithEnvironment)
+    """mkdocs.yml, with `!ENV [NAME, "default"]` as MkDocs reads it."""
+    return yaml.load(read(ROOT / "mkdocs.yml"), add_env_tag(type("Loader", (yaml.SafeLoader,), {})))
 
 
 def plugins(config: dict) -> dict[str, dict]:
