@@ -31,19 +31,14 @@ def text(cells: list, place: int) -> str:
     example = "def EXAMPLE():\n" + textwrap.indent(_returned(after.strip()), "    ")
     # A comment may offer values to try: `other = 0.0  # 0.0, -math.inf`.
     needed = _needed(known, (set(re.findall(r"[A-Za-z_]\w*", numbers)) | _used(example)) - own)
-    parts = ["\n".join(source for source, _, node in needed if isinstance(node, (ast.Import, ast.ImportFrom)))]
-    parts += [source for source, _, node in needed if not isinstance(node, (ast.Import, ast.ImportFrom))]
-    values, functions = _together(parts[1:])
-    return "\n\n\n".join(filter(None, [parts[0], *functions, "\n".join([*values, numbers]), example])) + "\n"
+    imports, functions = (
+        [part for part, _, node in needed if isinstance(node, kinds)] for kinds in (_IMPORTS, _DEFINITIONS)
+    )
+    values = [part for part, *_ in needed if part not in imports + functions]  # which functions may make
+    return "\n\n\n".join(filter(None, ["\n".join(imports), *functions, "\n".join([*values, numbers]), example])) + "\n"
 
 
-def _together(parts: list[str]) -> tuple[list[str], list[str]]:
-    """Values, and functions and classes, each in the order of the chapter. Values may be made by functions."""
-    is_definition = {part: isinstance(ast.parse(part).body[0], _DEFINITIONS) for part in parts}
-    return [part for part in parts if not is_definition[part]], [part for part in parts if is_definition[part]]
-
-
-_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+_IMPORTS, _DEFINITIONS = (ast.Import, ast.ImportFrom), (ast.FunctionDef, ast.ClassDef)
 
 
 def _pieces(source: str) -> list[tuple[str, set[str], ast.stmt]]:
@@ -59,7 +54,7 @@ def _pieces(source: str) -> list[tuple[str, set[str], ast.stmt]]:
 def _given(node: ast.stmt) -> set[str]:
     if isinstance(node, _DEFINITIONS):
         return {node.name}
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
+    if isinstance(node, _IMPORTS):
         return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
     return _stored(node) if isinstance(node, (ast.Assign, ast.AnnAssign)) else set()
 

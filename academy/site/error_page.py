@@ -30,10 +30,10 @@ def _shown(entry: Entry) -> list[str]:
     out = [f"### {_code(heading)} {{ #{anchor(entry)} }}", ""]
     if heading != entry.says:
         out += ["```text", *textwrap.wrap(entry.says, 100, break_long_words=False), "```", ""]
-    notes = [entry.why, entry.wording]
+    notes, advice = [entry.why, entry.wording], entry.advice()
     if entry.on == "real card":
         notes.append("(Only a real card prints it.)")
-    out += [*" ".join(filter(None, notes)).split("\n"), "", f"**Instead:** {_sentence(entry.advice())}", ""]
+    out += [*" ".join(filter(None, notes)).split("\n"), "", f"**Instead:** {advice[:1].upper()}{advice[1:]}.", ""]
     if entry.before:
         on = {"card 80": ", on an A100", "real card": ", on a card"}.get(entry.on, "")
         out += [
@@ -51,7 +51,3 @@ def _code(text: str) -> str:
 
 def _fence(code: str) -> list[str]:
     return [f"    {line}".rstrip() for line in ["```python", *code.strip().split("\n"), "```", ""]]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."

@@ -222,9 +222,7 @@ class Lines(Preprocessor):
         return ["", "```python", *textwrap.dedent(text).split("\n"), "```", ""]
 
     def playground(self, path: str) -> list[str]:
-        file = self.conversion.root / path
-        if not file.is_file():
-            self.conversion.problem(f"{path} does not exist", f"[[playground: {path}]]")
+        if not (file := self.shown("playground", path)):
             return [f"no {path}"]
         made = playground_page.placed(split(read(file), path))
         return ["", self.md.htmlStash.store(made), ""]

@@ -142,16 +142,12 @@ def _tried(name: str, record: dict | None, found: list[ladder.Rung], root: Path)
         for entry in old["rungs"]:
             if device == figures.PROSE_DEVICE and entry.get("tried") == name:
                 times = [
-                    f"{figures.milliseconds(ms)} ({_pass(key)}{_at(old, key)})"
+                    f"{figures.milliseconds(ms)} ({key.removesuffix('_ms').replace('_', ' ')}{_at(old, key)})"
                     for key, ms in entry.items()
                     if key.endswith("_ms")
                 ]
                 out += [f"**{entry['name']}** ({old['date']}): {', '.join(times)}. {entry['what']}.", ""]
     return ["", "### Tried, and not kept", "", *out] if out else []
-
-
-def _pass(key: str) -> str:
-    return key.removesuffix("_ms").replace("_", " ")
 
 
 def _at(record: dict, key: str) -> str:

@@ -106,9 +106,8 @@ def exercises(index: Library) -> list[str]:
 def tracks(index: Library) -> list[str]:
     """The short tracks: some pages of the path, in its order, and some exercises."""
     out: list[str] = []
-    known = {exercise.name: exercise for exercise in index.exercises.values()}
     for track in index.path.tracks:
-        exercises = [each for each in map(known.get, track.exercises) if each]
+        exercises = [_named(index, name) for name in track.exercises]
         out += ["", f"### {track.title}", "", track.about, ""]
         out += [f"{_about(index, reading(index, track.pages), exercises)}.", "{ .path-time }", ""]
         out += _list(index, track.pages, None)

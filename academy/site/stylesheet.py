@@ -23,14 +23,11 @@ FOLDER = "assets"
 
 def one_sheet(config, files) -> tuple[str, str]:
     """Name and text of the sheet that stands for all."""
-    sheets = [file.src_uri for pattern in ("main", "palette") for file in files if _is_theme_sheet(file, pattern)]
+    themes = [re.compile(rf"assets/stylesheets/{name}\.\w+\.min\.css") for name in ("main", "palette")]
+    sheets = [file.src_uri for theme in themes for file in files if theme.fullmatch(file.src_uri)]
     sheets += [str(path) for path in config.extra_css]
     text = "".join(combined(uri, _text(uri, config, files)) for uri in sheets)
     return f"{FOLDER}/academy.{hashlib.sha256(text.encode()).hexdigest()[:8]}.css", text
-
-
-def _is_theme_sheet(file, name: str) -> bool:
-    return bool(re.fullmatch(rf"assets/stylesheets/{name}\.\w+\.min\.css", file.src_uri))
 
 
 def _text(uri: str, config, files) -> str:
