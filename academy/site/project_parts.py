@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,8 +30,18 @@ CHECKER = ["academy.formulas.verify"]
 RESULTS = ["academy.results.pages"]
 TRAINING = ["academy.results.training"]
 LADDERS = ["academy.results.ladder", "academy.site.ladder_page"]
-_recorder = partial(import_module, "academy.traces.page")
-_reports = partial(import_module, "academy.formulas.reports")
+
+
+def _recorder():
+    from academy.traces import page
+
+    return page
+
+
+def _reports():
+    from academy.formulas import reports
+
+    return reports
 
 
 def no_run() -> str:
