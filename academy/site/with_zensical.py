@@ -15,7 +15,7 @@ import yaml
 
 from academy.book.layout import ROOT
 from academy.playground import bundle
-from academy.site import markdown_copies, write
+from academy.site import generated_pages, markdown_copies, write
 
 
 def settings(tree: write.Tree, config: dict) -> dict:
@@ -42,6 +42,8 @@ def build(folder: Path) -> int:
     file.write_text(yaml.safe_dump(settings(tree, config), allow_unicode=True, sort_keys=False), "utf-8")
     done = subprocess.run([sys.executable, "-m", "zensical", "build", "-f", str(file)], cwd=ROOT)
     if done.returncode == 0:
+        for page in site.rglob("index.html"):
+            page.write_text(generated_pages.OF_SECTION.sub(r"\1\2", page.read_text("utf-8")), "utf-8")
         markdown_copies.write(site, tree.sections, config)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.move(site, folder)

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from academy.site import with_zensical, write
+from academy.site.generated_pages import OF_SECTION
 from tests.site.browser import Browser, served
 from tests.site.conftest import ROOT
 from tests.site.test_finish import broken_links, pages
@@ -53,6 +54,7 @@ def test_every_page_is_there_with_the_same_words(site, other):
     assert sorted(listed) == sorted(pages(site)) and len(listed) > 300
     different = [url for url in listed if words(read(other, url)) != words(read(site, url))]
     assert different == []
+    assert not any(OF_SECTION.search(read(other, url)) for url in listed), "a title says its section again"
     assert (other / "llms.txt").read_text() == (site / "llms.txt").read_text()
     assert (other / "learn/softmax.ipynb").read_bytes() == (site / "learn/softmax.ipynb").read_bytes()
 
