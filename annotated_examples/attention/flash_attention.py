@@ -340,7 +340,9 @@ class FlashAttention(torch.autograd.Function):
         ctx.options, ctx.launch_backward = options, launch_backward
         if not torch.compiler.is_compiling():  # Dynamo can't do this; it makes zeros for unused results
             ctx.set_materialize_grads(False)
-        return o, lse.float()
+        # Not `lse.float()`: where that changes nothing, it is the tensor that is kept, and torch 2.11's compiler loses
+        # its gradient.
+        return o, lse
 
     @staticmethod
     @autograd.once_differentiable
@@ -353,8 +355,9 @@ def attention(q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options, launch_forwar
     arguments = q, k, v, sinks, cu_seqlens_q, cu_seqlens_k, options
     if not autograd.needs_frame(q, k, v, sinks):
         o, lse = launch_forward(*arguments)
-        return o, lse.float()
-    return FlashAttention.apply(*arguments, launch_forward, launch_backward)
+    else:
+        o, lse = FlashAttention.apply(*arguments, launch_forward, launch_backward)
+    return o, lse.float()
 
 
 # Packed tensors have tokens before heads, and no batch dimension. The launchers need heads first, and a batch.

@@ -363,7 +363,7 @@ class MLAAttention(torch.autograd.Function):
         o, lse = mla_attention_forward(q_nope, q_pe, k_nope, k_pe, v, causal, scale)
         ctx.save_for_backward(q_nope, q_pe, k_nope, k_pe, v, o, lse)
         ctx.options = causal, scale
-        return o, lse.float()
+        return o, lse
 
     @staticmethod
     @autograd.once_differentiable

@@ -54,7 +54,8 @@ def select_keys_reference(logits, k, *, start=None, end=None):
     first, last = (x if x is None else x[:, None] for x in (start, end))
     inside = (at >= (0 if first is None else first)) & (at < (logits.shape[1] if last is None else last))
     inside = inside.expand(logits.shape)
-    by_score = torch.sort(logits + 0.0, dim=1, descending=True, stable=True).indices
+    logits = torch.where(logits.isnan(), torch.nan, logits + 0.0)  # a sort on a card looks at the sign of a NaN
+    by_score = torch.sort(logits, dim=1, descending=True, stable=True).indices
     order = by_score.gather(1, torch.sort(~inside.gather(1, by_score), dim=1, stable=True).indices)
     chosen = torch.zeros_like(inside).scatter(1, order[:, :k], True) & inside
     keys = torch.where(chosen, at, logits.shape[1]).sort(dim=1).values[:, :k]

@@ -337,7 +337,7 @@ class SparseAttention(torch.autograd.Function):
         o, lse = launch_forward(q, kv, indices, sinks, rank, scale)
         ctx.save_for_backward(q, kv, indices, sinks, o, lse)
         ctx.options = rank, scale, deterministic
-        return o, lse.float()
+        return o, lse
 
     @staticmethod
     @autograd.once_differentiable

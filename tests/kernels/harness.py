@@ -164,8 +164,11 @@ def mutant_parameters(mutants: list, check: Callable | None = None) -> list:
 
 
 def on_device(value):
-    """An argument: a tensor of the CPU is moved to where kernels run."""
-    return value.to(DEVICE) if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
+    """An argument: a tensor of the CPU is moved to where kernels run. What is expanded stays so, which `.to` undoes."""
+    if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+        return value
+    once = value[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in value.stride())]
+    return once.to(DEVICE).expand(value.shape)
 
 
 def assert_refused(error: type[Exception], message: str, function: Callable, **arguments) -> None:

@@ -8,8 +8,10 @@ Dynamo can't trace Triton's interpreter, so there it must leave the graph for ea
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from academy.judge import public
 from academy.judge.public import Call
 from tests.kernels.harness import needs_torchs_own_triton
 
+ROOT = Path(__file__).resolve().parents[2]
 CASES, ALL = public.calls(), public.calls(more=True)
 #: Compiled in every run of the tests, without a GPU: a plain launch, and operators forward and backward.
 ALWAYS = ("tutorials.vector_add.vector_add()", "fast.grouped_matmul.grouped_matmul()", "moe.moe_mlp.moe_mlp()")
@@ -109,6 +112,27 @@ def test_an_interpreted_kernel_breaks_the_graph(loaded, request):
             torch.testing.assert_close(mine, theirs)
         else:
             assert torch.equal(mine, theirs)
+
+
+def test_forward_returns_nothing_that_may_be_what_it_keeps():
+    """`x.float()` of a float32 tensor is that tensor. If it is kept for backward, too, torch 2.11's compiler loses the
+    gradient of what is returned, and says nothing."""
+    seen = 0
+    for path in (ROOT / "annotated_examples").rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(function, ast.FunctionDef) or function.name != "forward":
+                continue
+            calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
+            kept = {ast.unparse(x) for c in calls if ast.unparse(c.func) == "ctx.save_for_backward" for x in c.args}
+            for node in ast.walk(function):
+                value = getattr(node, "value", None) if isinstance(node, ast.Return) else None
+                for each in value.elts if isinstance(value, ast.Tuple) else [value]:
+                    method = each.func if isinstance(each, ast.Call) else None
+                    assert not (isinstance(method, ast.Attribute) and ast.unparse(method.value) in kept), (
+                        f"{path}: {ast.unparse(node)}"
+                    )
+            seen += bool(kept)
+    assert seen > 15
 
 
 @pytest.mark.skipif(not device.INTERPRET, reason="about Triton's interpreter")
