@@ -14,6 +14,8 @@ from academy.book import syntax
 _NOTE = re.compile(r"#|[rR]?(?P<quote>'''|\"\"\"|'|\")")
 #: Comments for tools, and the markers of notebook cells: neither notes nor code that teaches.
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|ruff:|pragma|pylint:|isort:|mypy:|pyright:|%%|!/)")
+#: Tokens without code on their lines.
+_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,18 @@ def names(text: str) -> Counter[str]:
     return _read(text)[1]
 
 
+def lines_of_tokens(text: str) -> frozenset[int]:
+    """Numbers of the lines on which more than a comment stands, those inside of a long string too."""
+    return _read(text)[2]
+
+
 @lru_cache(maxsize=256)
-def _read(text: str) -> tuple[tuple[Comment, ...], Counter[str]]:
-    """Both in one walk: the tokenizer takes longer than all that is done with its tokens."""
-    found, names, depth = [], Counter[str](), 0
+def _read(text: str) -> tuple[tuple[Comment, ...], Counter[str], frozenset[int]]:
+    """All in one walk: the tokenizer takes longer than all that is done with its tokens."""
+    found, names, lines, depth = [], Counter[str](), set[int](), 0
     for token in syntax.tokens(text):
+        if token.type not in _LAYOUT:
+            lines.update(range(token.start[0], token.end[0] + 1))
         if token.type == tokenize.OP:
             depth += (token.string in "([{") - (token.string in ")]}")
         elif token.type == tokenize.NAME:
@@ -59,7 +68,7 @@ def _read(text: str) -> tuple[tuple[Comment, ...], Counter[str]]:
         elif token.type == tokenize.COMMENT:
             line, column = token.start
             found.append(Comment(line, column, token.string, not token.line[:column].strip(), depth > 0))
-    return tuple(found), names
+    return tuple(found), names, frozenset(lines)
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -116,18 +117,25 @@ class Memory:
     def behind(self, name: str, address: int) -> int:
         """Where a tensor lies now that is no argument, but whose address is in one; any other address stays."""
         if address not in self._behind:
-            alive = (each for each in gc.get_objects() if type(each).__name__ in ("Tensor", "Parameter"))
-            alive = (each for each in alive if isinstance(each, torch.Tensor))
-            tensor = next((each for each in alive if each.numel() and each.data_ptr() == address), None)
+            tensor = self._alive.get(address)
             if tensor is None:
                 return address
             self._behind[address] = self.place(name, tensor.detach())
         return self._behind[address].data_ptr()
 
+    @cached_property
+    def _alive(self) -> dict[int, torch.Tensor]:
+        """Every tensor that there is as the launch begins to ask, by its address: a look through all objects of Python
+        takes as long as recording a small kernel."""
+        kinds = torch.Tensor, getattr(torch.nn, "Parameter", torch.Tensor)
+        alive = [each for each in gc.get_objects() if type(each) in kinds and each.numel()]
+        return {each.data_ptr(): each for each in reversed(alive)}
+
     def give_back(self) -> None:
         """What such tensors hold now; those of arguments the launch copies itself."""
         for placed in self._behind.values():
             self._backend.give_back(placed)
+        vars(self).pop("_alive", None)  # so that it keeps none of them
 
     def owners(self, addresses: np.ndarray) -> np.ndarray:
         """Index into `arguments` for each address: its window, or the nearest one; -1 if there is none."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
 from academy.book import syntax
+from academy.book.comments import lines_of_tokens
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,13 @@ def assignments(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
                     yield name, ast.unparse(node.value)
 
 
-_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-
-
 @cache
 def code_lines(text: str) -> frozenset[int]:
     """Numbers of the lines that count where the size of a file or of a function is limited.
 
     Signatures with their decorators, docstrings, comments and blank lines don't count.
     """
-    lines = {n for t in syntax.tokens(text) if t.type not in _LAYOUT for n in range(t.start[0], t.end[0] + 1)}
+    lines = set(lines_of_tokens(text))
     for node in syntax.statements(syntax.tree(text)):
         if isinstance(node, syntax.DEFINITION):
             first = syntax.first_line(node)
