@@ -18,7 +18,7 @@ FUNCTION = "mla_decode"
 AXES = ("batch", "heads", "cached tokens")
 DERIVATION = "mla"
 # A softmax of 23 keys would have a denominator that 23 divides.
-WITHOUT_ROUNDING = {"sizes": {"": {"m": 6, "p": 15}}}
+WITHOUT_ROUNDING = {"sizes": {"": {"m": 6, "p": 15}, "scores": {"p": 9}}}
 HELPERS = dict.fromkeys(("absorb", "expand"), "products of PyTorch, before and after")
 
 
@@ -77,7 +77,7 @@ def from_pages(module, Q, R, C, E, U, s):
     return module.mla_decode(q, pool, whole_length(C), rank=C.shape[1], scale=s, block_table=table)[0].transpose(0, 1)
 
 
-@case(modules=LESSON, returns="MLA-S-absorbed", **USUAL)
+@case(modules=LESSON, returns="MLA-S-absorbed", **USUAL | dict(sizes=USUAL["sizes"] | {"p": 9}))
 def scores(module, Q, R, C, E, U, s):
     """Each key alone, as a sequence of its own: the log-sum-exp of one score is the score. All queries are heads."""
     q, cache = absorbed(Q, R, U).flatten(0, 1), torch.cat([C, E], -1)[:, None]

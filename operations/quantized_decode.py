@@ -180,7 +180,10 @@ def score_of(o):
     return (torch.log(weight) - torch.log(1 - weight)).T.to(o.dtype)
 
 
-@case(**USUAL, returns="KV-score")
+ALONE = USUAL | dict(sizes=USUAL["sizes"] | {"n": 9})
+
+
+@case(**ALONE, returns="KV-score")
 def scores(module, q, X, sigma, beta):
     """Each key as a sequence of its own, beside a key of zeros."""
     k, k_scale = (torch.cat([x, torch.zeros_like(x)], 2).transpose(0, 1) for x in cache(X, sigma, beta))
@@ -190,7 +193,7 @@ def scores(module, q, X, sigma, beta):
     return score_of(module.decode_quantized(queries, k, v, k_scale, v_scale, lengths(2, X, len(X)), scale=1.0))
 
 
-@case(**USUAL | dict(values=lambda q, n, d: steps_of_columns(q, n, d)), returns="KV-channel")
+@case(**ALONE | dict(values=lambda q, n, d: steps_of_columns(q, n, d)), returns="KV-channel")
 def scores_by_channel(module, q, X, theta, nu):
     """The same, in pages of one key; the page of the key of zeros has steps of 0."""
     k = torch.cat([packed(even(X)), packed(even(X[:1]))])[:, None, None]
