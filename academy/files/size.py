@@ -82,7 +82,9 @@ ADDED = {
         ".ci/canary.py", ".github/workflows/canary.yml", "academy/site/with_zensical.py",
         "tests/learn/newer_language.py", "tests/site/test_engines.py",
     ],
-    "what a call costs": ["academy/runtime/replay.py"],
+    "what a call costs": [
+        "academy/results/record.py", "academy/runtime/replay.py", "benchmarks/record.py", "tests/bench/test_record.py",
+    ],
     "right everywhere": [
         "academy/command/grids.py", "academy/command/parent.py", "academy/command/trouble.py",
         "academy/compiler/tuning.py", "academy/exercises/classes.py",

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from academy.results import figures
+from academy.results import figures, record
 from academy.results.tables import Table
 
 
 def markdown(name: str, root: Path) -> list[str]:
-    """Lines of Markdown, a table for each device; a sentence where nothing is committed. `name`: a key of `TABLES`."""
+    """Lines of Markdown and finished HTML, for each device; a sentence where nothing is committed. `name`: a key of
+    `TABLES`."""
     out: list[str] = []
     for _, content in figures.results(root, f"experiments/{name}"):
         versions = ", ".join(f"{what} {version}" for what, version in content["versions"].items())
@@ -111,5 +112,5 @@ def bytes_per_token(content: dict) -> list[str]:
 
 TABLES: dict[str, Callable[[dict], list[str]]] = {
     "sanitizers": sanitizers, "batch_invariance": batch_invariance, "capstone_generate": capstone_generate,
-    "bytes_per_token": bytes_per_token,
+    "bytes_per_token": bytes_per_token, "record": record.markdown,
 }  # fmt: skip

@@ -349,7 +349,7 @@ class Lines(Preprocessor):
         if name not in experiments.TABLES:
             self.conversion.problem(f"no experiment {name} has a table", f"[[experiment: {name}]]")
             return [f"no {name}"]
-        return experiments.markdown(name, self.index.root)
+        return self.pieces(experiments.markdown(name, self.index.root))
 
     def benchmark(self, name: str) -> list[str]:
         return self.pieces(project_parts.results(name))
