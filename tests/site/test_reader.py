@@ -310,6 +310,27 @@ def luminance(colour: str) -> float:
 # Published
 
 
+def test_code_that_stays_in_sight_lies_over_none_of_its_helpers(browser, address):
+    browser.open(address + "kernels/mx/mx_matmul/", width=1440, height=1000)
+    covered = """(async () => {
+        const covered = [], frame = () => new Promise(requestAnimationFrame)
+        const rows = [...document.querySelectorAll(".k-row:has(> .k-code > .k-helper)")]
+        for (const row of rows) {
+            row.scrollIntoView({ block: "start", behavior: "instant" })
+            for (const step of [0, 60, 60, 120]) {
+                window.scrollBy({ top: step, behavior: "instant" })
+                await frame()
+                await frame()
+                const end = row.querySelector(".k-code > pre").getBoundingClientRect().bottom
+                for (const helper of row.querySelectorAll(".k-helper"))
+                    if (helper.getBoundingClientRect().top < end - 1) covered.push(helper.innerText)
+            }
+        }
+        return [covered, rows.length > 2]
+    })()"""
+    assert browser.run(covered) == [[], True]
+
+
 def test_versions_are_asked_for_only_where_mike_publishes(monkeypatch):
     def configured(**settings):
         config = load_config(str(ROOT / "mkdocs.yml"))
