@@ -41,8 +41,8 @@ from annotated_examples.recurrences.cumsum import Cumsum, contract, cumsum_refer
 #
 # What was slow? The gradient of a running sum is the sum from the end, and it took twice as long as the sum from the
 # start. `tl.cumsum(…, reverse=True)` turns the whole block round before it scans, and back again afterwards: for each
-# number that is ten exchanges between the threads of a warp, where the scan itself needs fewer than one. The kernel was
-# limited by exchanges, not by memory.
+# number that is ten exchanges between the threads of a warp, where the scan itself needs fewer than one. (Triton 3.9
+# turns it round with fewer.) The kernel was limited by exchanges, not by memory.
 #
 # Here a chunk is a block of *vectors*, the 16 bytes that a thread loads at once: 8 columns of 16 bits, or 4 of 32. A
 # sum from the end takes the vectors in the opposite order, so that the last one comes first. Their addresses say so,

@@ -159,8 +159,8 @@ def linear_recurrence_forward_kernel(
 # by a 1, which hands that gradient on.
 #
 # `tl.associative_scan` can run from the end, too. But then every number changes places with another thread's before
-# the scan and once more after it: 832 exchanges in each thread instead of 192. Here the rows are loaded in the order in
-# which they are needed, the last one first, and the scan is the one from above.
+# the scan and once more after it: 832 exchanges in each thread instead of 192. (From Triton 3.9 on: 320.) Here the rows
+# are loaded in the order in which they are needed, the last one first, and the scan is the one from above.
 #
 # In the example the upstream gradient is 1 at the last token of the first channel and at the third of the second. That
 # of the final states is 0 and 2.

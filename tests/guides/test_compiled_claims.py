@@ -76,7 +76,7 @@ SAID = {
     "docs/faq.md": ["A loop without a product is pipelined only if it asks for that itself"],
     "docs/guides/cards.md": ["fail to compile, as with four warps on Hopper and tiles loaded through pointers"],
     "annotated_examples/recurrences/linear_recurrence.py": [
-        "it takes 192 exchanges", "832 exchanges in each thread instead of 192",
+        "it takes 192 exchanges", "832 exchanges in each thread instead of 192", "(From Triton 3.9 on: 320.)",
     ],
     "annotated_examples/fast/linear_recurrence.py": [
         "six exchanges between the lanes of a warp, eleven multiplications or multiply-adds",
@@ -162,16 +162,9 @@ def test_the_release_in_which_fusion_warns_is_the_one_the_page_names():
 
 
 def test_what_a_scan_exchanges():
-    found = counted()["a scan"]
-    assert found["True"]["SHFL"] > 3 * found["False"]["SHFL"] and found["False"]["SHFL"] >= 6 * 32
-
-
-@exactly
-def test_how_many_a_scan_exchanges():
     forward, backward = counted()["a scan"]["False"], counted()["a scan"]["True"]
-    assert (forward["SHFL"], backward["SHFL"]) == (6 * 32, 832) and round(
-        (forward["FMUL"] + forward["FFMA"]) / 32
-    ) == 11
+    assert (forward["SHFL"], backward["SHFL"]) == (6 * 32, 832 if TRITON < Version("3.9") else 320)
+    assert round((forward["FMUL"] + forward["FFMA"]) / 32) == 11
 
 
 def test_when_a_is_loaded_changes_the_order_of_requests_only():
