@@ -1,5 +1,6 @@
 """Kernels outside of this project with one planted fault each: the judge finds it, and says where."""
 
+import functools
 import re
 import textwrap
 from pathlib import Path
@@ -162,6 +163,30 @@ def rounded(x, dtype, times=1.0):
 
 def loss_reference(x):
     return rounded(x, torch.float16).sum()
+
+
+def cancelling(x, w, dy, dtype):
+    """The gradient of an RMSNorm of one column, whose terms all but cancel. The reference computes in float32."""
+    rstd = torch.rsqrt(x * x + 1e-6)
+    unit, of_unit = x * rstd, dy * w
+    again = unit * (unit * of_unit)
+    return rstd * (of_unit - (again if x.dtype == torch.float64 else again.to(dtype).to(x.dtype)))
+
+
+def cancelling_reference(x, w, dy):
+    given, (x, w, dy) = x.dtype, (each.float() for each in (x, w, dy))
+    rstd = torch.rsqrt(x * x + 1e-6)
+    return (dy * w * rstd + dy * w * x * (-0.5 * rstd**3) * (2 * x)).to(given)
+
+
+@interpreted
+@pytest.mark.parametrize("dtype, right", [(torch.float32, True), (torch.bfloat16, False)])
+def test_a_number_that_all_but_cancels_beside_a_reference_in_float32_is_not_left_to_luck(dtype, right):
+    function = functools.partial(cancelling, dtype=dtype)
+    inputs = {"x": "1 1", "w": "1 1", "dy": "1 1"}
+    subject = of_functions(function, cancelling_reference, inputs, name="cancelling", dtypes=("float32",))
+    report = Session(Given((subject,)), ["sizes"], 0).run()
+    assert report.right == right, str(report)
 
 
 @interpreted
