@@ -9,7 +9,8 @@ from academy.formulas.cases import case
 from academy.judge.public import Public
 
 LESSON = "optimizers.muon"
-FAST = None
+FAST = "fast.muon"
+BOTH = (LESSON, FAST)
 FUNCTION = "orthogonalize"
 AXES = ("matrices", "rows", "columns")
 DERIVATION = "muon"
@@ -46,7 +47,7 @@ PUBLIC = [
 
 
 # ---------------------------------------------------------------- what is compared with formulas
-@case(modules=LESSON, returns="MU-C", rows=("G", "E"), forward_only=True, dtypes=("float32", "float16", "bfloat16"))
+@case(modules=BOTH, returns="MU-C", rows=("G", "E"), forward_only=True, dtypes=("float32", "float16", "bfloat16"))
 def symmetric_product(module, G, E, alpha, beta):
     return module.symmetric_product(G, alpha=alpha, d=E + E.mT, beta=beta)
 
@@ -57,10 +58,17 @@ def in_small_tiles(module, G, E, alpha, beta, at_end):
     return module.symmetric_forward(at_end(G)[None], at_end(E + E.mT)[None], alpha, beta, BLOCK=8, BLOCK_K=16)[0]
 
 
+@case(modules=FAST, returns="MU-C", forward_only=True, sizes={"m": 40}, dtypes=("float16", "bfloat16"))
+def by_descriptors(module, G, E, alpha, beta):
+    """Rows begin at multiples of 16 bytes, but the last tile ends outside."""
+    return module.symmetric_forward(G[None], (E + E.mT)[None].contiguous(), alpha, beta, BLOCK=16, BLOCK_K=32)[0]
+
+
 @symmetric_product.pytorch
 @in_small_tiles.pytorch
-def _(module, G, E, alpha, beta):
-    return module.symmetric_product_reference(G, alpha=alpha, d=E + E.mT, beta=beta)
+@by_descriptors.pytorch
+def _(G, E, alpha, beta):
+    return alpha * G @ G.mT + beta * (E + E.mT)
 
 
 def known(x, y, s):
@@ -75,7 +83,7 @@ def known(x, y, s):
 
 KELLER = dict(a=3.4445, b=-4.775, c=2.0315)
 ROUND = dict(
-    modules=LESSON, rows=("x", "y", "s"), forward_only=True, dtypes=("float32",),
+    modules=BOTH, rows=("x", "y", "s"), forward_only=True, dtypes=("float32",),
     values=KELLER | {"kappa": 1.25, "varepsilon": 0.5},
 )  # fmt: skip
 
@@ -103,6 +111,9 @@ def _(module, x, y, s, kappa, varepsilon, a, b, c):
     return module.orthogonalize_reference(known(x, y, s), ((a, b, c),), safety=kappa, eps=varepsilon)
 
 
+a_round_by_descriptors = a_round_in_small_tiles.again(modules=FAST, sizes={"m": 24, "rows": 2})
+
+
 def in_float32(x, y, s, kappa, varepsilon, b, c):
     """B and X, which no kernel has rounded to 16 bits."""
     M = known(x, y, s)
@@ -122,12 +133,12 @@ def _(x, y, s, kappa, varepsilon, a, b, c):
     return a * X + B @ X
 
 
-@case(**ROUND, returns="MU-norm", sizes={"m": 37})
+@case(**ROUND | dict(modules=LESSON), returns="MU-norm", sizes={"m": 37})
 def a_norm_in_strips(module, x, y, s, kappa, varepsilon):
     return module.normalized(known(x, y, s), kappa, varepsilon, BLOCK_M=4, BLOCK_N=8)
 
 
-@case(**ROUND, returns="MU-norm")
+@case(**ROUND | dict(modules=LESSON), returns="MU-norm")
 def a_norm_below_the_smallest(module, x, y, s, kappa, varepsilon):
     return module.normalized(known(x, y, s), kappa, varepsilon)
 
@@ -143,7 +154,7 @@ def _(module, x, y, s, kappa, varepsilon):
     return module.orthogonalize_reference(known(x, y, s), (), safety=kappa, eps=varepsilon)
 
 
-@case(**ROUND, returns="MU-gram")
+@case(**ROUND | dict(modules=LESSON), returns="MU-gram")
 def gram(module, x, y, s, kappa, varepsilon):
     return module.symmetric_forward(module.normalized(known(x, y, s), kappa, varepsilon), None, 1.0, 0.0)
 
@@ -154,7 +165,7 @@ def _(module, x, y, s, kappa, varepsilon):
     return module.symmetric_product_reference(X)
 
 
-@case(**ROUND, returns="MU-poly")
+@case(**ROUND | dict(modules=LESSON), returns="MU-poly")
 def polynomial(module, x, y, s, kappa, varepsilon, b, c):
     X = module.normalized(known(x, y, s), kappa, varepsilon)
     A = module.symmetric_forward(X, None, 1.0, 0.0)
@@ -223,8 +234,11 @@ def batched(x):
     return y
 
 
-# A product of 5 by 6 with itself, by half.
-EXAMPLES = {LESSON: {"forward": dict(bytes_read=4 * 30, bytes_written=4 * 25, operations=5 * 5 * 6)}}
+# A product of 5 by 6 with itself, by half; of 40 by 16.
+EXAMPLES = {
+    LESSON: {"forward": dict(bytes_read=4 * 30, bytes_written=4 * 25, operations=5 * 5 * 6)},
+    FAST: {"forward": dict(bytes_read=2 * 640, bytes_written=2 * 1600, operations=40 * 40 * 16)},
+}
 BENCH = dict(
     shapes=[(1, 4096, 4096), (1, 2048, 2048), (1, 2048, 8192), (24, 1024, 1024), (4, 4096, 4096)],
     dtypes=[torch.float32],

