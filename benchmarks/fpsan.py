@@ -3,7 +3,7 @@
 `python benchmarks/fpsan.py` writes `benchmarks/results/<device>/experiments/fpsan.json`, a row at a time, and goes on
 where it was stopped. It needs a GPU and Triton 3.9.
 
-FpSan replaces the floats of compiled kernels by integers modulo 2³², so sums and products have no order. There, what
+FpSan replaces floats of w bits in compiled kernels by integers modulo 2^w, whose sums have no order. There, what
 is the same function by the rules of rings, and by exp(a + b) = exp(a) exp(b), has the same bits, whatever its tiles.
 That ring has no −∞, no logarithm and no ½: padded lanes of a softmax are not 0, and divisors must be odd. So each pair
 is tried with odd sizes, and with whole ones, which no lane of a block is outside of. Where bits differ, the row says

@@ -9,14 +9,15 @@ of exact arithmetic: whatever order a kernel adds in, the sum is the same number
   needs $x$ modulo $p^{k-1}$ only. What base 2 makes of it: `LN2`, the logarithm of 2, is the factor between them.
 - **log** of whatever $p$ doesn't divide. Each such number is $\omega^t (1 + p)^x$, where $\omega$ is a root of unity of
   order $p - 1$. Its logarithm is $x$, and beside it the *turn* $t$, which a later exp takes back. A turn that was
-  multiplied with something is lost: the number goes on without it, and only an exp of it is no residue any more.
+  multiplied with something is lost: the number goes on without it, and only an exp, sin, cos or erf of it is NAR.
 - **sin** and **cos** are the parts of a power of a point on the unit circle near 1: $\cos x + i \sin x := u^x$, with
   $u = (1 + ip) / (1 - ip)$. So the sums of angles hold, and $\cos^2 x + \sin^2 x = 1$.
 - **√**. Modulo these primes, all of them 3 modulo 4, $-1$ is no square. So of the two roots of a square one is a square
   itself. It is taken: then $\sqrt a \sqrt b = \sqrt{ab}$. What is no square has no root.
 
-A number that has no residue is NAR ("not a residue"), and so is all that is computed from it: a denominator or an
-argument of a logarithm that $p$ divides, the root of what is no square. Infinities and NaN have marks of their own.
+A number that has no residue is NAR ("not a residue"), and so is all that is computed from it. $p$ divides a denominator
+or what a logarithm or a root is taken of; that is no square; or a turn is lost. Infinities and NaN have marks of their
+own.
 
 `k` is at least 7, because modulo $p^k$ exp is a polynomial of degree $k - 1$, and $p$ divides $\exp(x) - 1$, $\tanh x$
 and the difference of two weights of a softmax: their $k$-th powers are 0.

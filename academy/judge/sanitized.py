@@ -33,7 +33,7 @@ _OTHERS: dict[str, dict[str, int]] = {
 
 
 def without_order(attempt: Attempt) -> None:
-    """Under FpSan, whose numbers are integers modulo 2³²: other launches of the same kernels give the same bits."""
+    """Under FpSan, whose floats are integers modulo 2^w: other launches of the same kernels give the same bits."""
     inputs = attempt.inputs()
     first, upstreams = attempt.results(attempt.subject.function, inputs)
     for what, options in _OTHERS.items():

@@ -2,8 +2,8 @@ r"""
 # A loss inside `torch.compile`
 
 Of a launcher that goes through a vocabulary piece by piece, Dynamo would write out every round of the loop.
-`opaque_loss` turns a loss's two launchers into custom operators, which the compiler doesn't look into. It asks the
-functions `empty` for shapes, and the launchers are called when the compiled model runs.
+`opaque_loss` turns a loss's two launchers into custom operators, which the compiler doesn't look into. It learns
+shapes from `empty_forward` and `empty_backward`; the launchers are called when the compiled model runs.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton

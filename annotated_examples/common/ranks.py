@@ -37,7 +37,7 @@ def gathered(values, group=None):
     _, world = place_in(group)
     if world == 1:
         return values[None]
-    # gloo wants the ranks' parts one below the other, and no dimension of their own.
+    # gloo wants the ranks' parts concatenated, not stacked along a new dimension.
     everyones = values.new_empty(world * values.numel())
     distributed = torch.distributed
     gather = getattr(distributed, "all_gather_single", distributed.all_gather_into_tensor)  # its name from 2.13 on
@@ -154,8 +154,8 @@ def columns_of_dtensor(name, x):
 # A layer whose outputs are cut over the ranks takes the same input on each of them. So forward there is nothing to do.
 # But each rank's backward pass finds only what its own outputs say about the input, and the gradient is the sum. A
 # layer whose *inputs* are cut is the mirror image: each rank has a term of the output, and the gradient needs nothing.
-# Megatron calls the two *f* and *g*. `torch.distributed.all_reduce` alone would give the second one's gradient by luck:
-# it has no backward pass, so autograd hands the upstream gradient through, with a warning that this will end. PyTorch's
+# Megatron calls the two *f* and *g*. `torch.distributed.all_reduce` alone happens to give the right gradient of *g*: it
+# has no backward pass, so autograd hands the upstream gradient through, with a warning that this will end. PyTorch's
 # functional collectives have one. It sums once more: with a loss that all R ranks compute, that is R times too much.
 class _Copied(torch.autograd.Function):
     @staticmethod

@@ -31,8 +31,8 @@ The climb, causal, with batch 4, 16 heads and 4096 tokens:
    is in the exponent only. P is the same number, and so are dS and all gradients.) There are two kernels as in the
    lesson, one for dQ and one for dK and dV.
 2. The kernel for the keys needs two numbers of each query, its log-sum-exp and its D. Threads loaded them one by one;
-   now the TMA unit brings them for a whole tile at once. And a score is compared with the ends of what its row sees,
-   which are computed once per row.
+   now the TMA unit brings them for a whole tile at once. And the mask compares a score's position with the first
+   and the last one that its row sees, computed once per row.
 3. Both kernels compute the scores and the gradients of the probabilities: seven products where five would do. One
    kernel makes five if each tile of keys adds its part of dQ to a sum in memory. The additions come in any order, so
    the last bits may differ from call to call. And they are slow: 32 KB for each tile of 64 queries and 128 keys. So two
@@ -73,8 +73,8 @@ from annotated_examples.common.tile_order import grouped_order
 # ## One tile of probabilities, and of their gradients
 #
 # Given the log-sum-exp, a probability is one power of 2, [[tag: AT-P]]. No score that counts is above its row's
-# log-sum-exp, so this is at most 1, and no maximum is needed. The scores and the numbers of their rows may stand either
-# way round, with a row for each query or with a row for each key: the caller shapes `lse` to match.
+# log-sum-exp, so this is at most 1, and no maximum is needed. The tile of scores has either a row or a column for
+# each query, and the caller shapes `lse` to match.
 #
 # With a soft cap the gradient has one more factor, the slope of the cap, [[tag: AT-cap-dS]].
 @triton.jit
@@ -228,7 +228,7 @@ def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: 
 
 # Four products for each tile of queries: **Sᵀ = K Qᵀ**, **dPᵀ = V dOᵀ**, **dV = Pᵀ dO** and **dK = dSᵀ Q**. Their order
 # matters to the compiler, which has to hold two sums and two tiles of scores in 255 registers per thread. With heads of
-# 128, dV comes as soon as its tile of P is there, so P's 16-bit copy, the factor of dV, is gone before dP arrives. With
+# 128, dV follows as soon as P is there, so the registers of P's 16-bit copy are free again before dP needs any. With
 # heads of 64 there is room to start both products of loaded tiles first.
 #
 # In the pass with atomics a fifth product follows, **dQ = dS K**, which is added to the sums in memory.

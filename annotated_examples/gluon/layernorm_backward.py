@@ -35,7 +35,7 @@ At 16384 rows of 12288 it takes [[bench: layernorm/ladder/one trip/long_ms]], tw
 
 **What was tried,** at 4096 x 16384. Three buffers instead of two: [[bench: layernorm/ladder/three buffers/wide_ms]].
 Twice as many threads with half as many numbers each: [[bench: layernorm/ladder/sixteen warps/wide_ms]]. The weight in
-shared memory, where it takes a third of all reads: [[bench: layernorm/ladder/weight in shared memory/wide_ms]]. Rows of
+shared memory, read as often there as `x` and `dy`: [[bench: layernorm/ladder/weight in shared memory/wide_ms]]. Rows of
 8192 fit in registers, and in Triton 8192 of them take [[bench: layernorm/ladder/two kernels/short_ms]]. Here they take
 [[bench: layernorm/ladder/one trip/short_ms]], so they stay there.
 
@@ -154,8 +154,8 @@ def layernorm_backward_kernel(
         if dx_ptr is not None:
             dx = rstd * (g - mean_g - x_hat * mean_gx)
             gl.store(dx_ptr + row.to(gl.int64) * N + offs, dx.to(x_desc.dtype), mask=inside)
-        # The threads have read the buffer, and the TMA unit overwrites it: an access through its door after one through
-        # theirs.
+        # The threads have read the buffer, and the TMA unit overwrites it through the *async proxy*: a fence keeps the
+        # order.
         fence_async_shared()
         fetch(dy_desc, x_desc, dy_s, x_s, full, stage, row + STAGES * step, i + STAGES < count)
         mean, rstd = next_mean, next_rstd

@@ -27,7 +27,7 @@ MXFP4 kernel has 24 instructions for each element.
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. Groups lie along the last dimension, whose size must be
 a multiple of the group's. All is defined to the bit, as in `quantize`. A group with a NaN or an infinity has the scale
-NaN, and no other group is touched. (With a scale of its own an NVFP4 tensor is a group, too.) Zeros keep
+NaN, and no other group is touched. (In NVFP4 all groups are, unless the scale of the tensor is passed in.) Zeros keep
 their sign, but not under an NVFP4 scale of 0. Results have PyTorch's dtypes, `float4_e2m1fn_x2` and `float8_e8m0fnu`,
 which are bytes: `uint8` is taken for them. Forward only.
 """

@@ -82,8 +82,7 @@ def linear_attention_reference(q, k, v, g=None, *, scale=None, initial_state=Non
 # state never meet, so several programs can share a head.
 #
 # `sequences` says where the sequences and their chunks lie, and `chunks_of` looks it up. The grid
-# has a single axis, which may have two billion programs. The other two end at 65,535, and many short sequences of many
-# heads are more than that.
+# has a single axis, which may have two billion programs. The other two end at 65,535, too few for many short sequences.
 @triton.jit
 def states_kernel(
     k_tensor, v_tensor,  # (pointer, four strides) of (B, Hk, T, D) and (B, H, T, E)
@@ -191,12 +190,12 @@ def state_gradients_kernel(
 # ## Backward: inside of a chunk
 #
 # Several heads of v share one head of q and k. A program takes a chunk and such a group, so that the gradients of q and
-# k are summed in one place, in float32. Columns of v come `BLOCK_E` at a time: dP, and what goes through a state, are
+# k are summed in float32. Columns of v come `BLOCK_E` at a time: dP, and what goes through a state, are
 # sums over them.
 #
-# dQ needs a row for each token that reads, dK and dV need one for each token that is read. So there are two kernels,
-# and in both all products are of *loaded* tiles: a tile that was just computed is never transposed. One kernel for both
-# would load q, k, v and dO once, but all its sums don't fit in the registers, and then it is much slower.
+# dQ needs a row for each token that reads, dK and dV need one for each token that is read. So there are two kernels.
+# In both each product has a *loaded* tile on its right, and what is transposed was loaded, too. One kernel for both
+# would load q, k, v and dO once, but its sums don't fit in the registers, and it is much slower.
 @triton.jit
 def query_gradients_kernel(
     do_tensor, q_tensor, k_tensor, v_tensor, g_tensor, states_tensor, dstates_tensor,  # as above
@@ -225,7 +224,7 @@ def query_gradients_kernel(
             if dg_tensor[0] is not None:
                 dstate = load_block(head(dstates_tensor, c, h, 0), offs_d, D, offs_e, E)
                 through += tl.sum(state.to(tl.float32) * dstate, axis=1)
-        # **dQ**, [[tag: LA-dq]]. What isn't needed in the loop is loaded after it, when registers are free again.
+        # **dQ**, [[tag: LA-dq]]. What the loop doesn't need is loaded after it, when registers are free.
         q = load_block(head(q_tensor, b, hk, start), offs_t, length, offs_d, D)
         k = load_block(head(k_tensor, b, hk, start), offs_t, length, offs_d, D)
         dq_state *= (decay_from_start(g) * scale)[:, None]
@@ -299,8 +298,9 @@ def sizes(q, v, BLOCK_T, BLOCK_E):
     else:
         T, most = (64, 64) if narrow else (32, 32)
     # On Hopper four warps multiply together, `wgmma`, and find their tiles by descriptors. The assembler of Triton 3.6
-    # and 3.7 gets those of tiles up to 32 wide wrong in kernels of several products: keys that narrow go to two warps,
-    # which multiply each for itself, and beside wider keys values are padded to 64 columns.
+    # and 3.7 gets those of tiles up to 32 wide wrong in kernels of several products. So such keys go to two warps, too
+    # few for `wgmma`; beside wider ones values are padded to 64 columns. In float32, or wider than 128, they aren't:
+    # there only the two walks, of one product each, have the 64 rows that `wgmma` needs.
     least = 16 if BLOCK_D <= 32 or q.dtype == torch.float32 else most
     return dict(
         D=D, E=E, INPUT_PRECISION=input_precision(), BLOCK_T=BLOCK_T or T, BLOCK_D=BLOCK_D,

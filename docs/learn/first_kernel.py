@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 1. Write your first kernel
 #
-# How do you divide one long vector among programs that all run at the same time, and what happens at its end, where a
+# How do you divide one long vector among programs, many of which run at once, and what happens at its end, where a
 # whole piece no longer fits? You write a kernel of three lines and launch it. Then you break it on purpose and watch
 # which elements go wrong.
 #

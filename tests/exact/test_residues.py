@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from academy.exact import array
 from academy.exact import residues as r
 
 GENERATOR = np.random.default_rng(0)
@@ -87,12 +88,15 @@ def test_a_product_of_matrices_with_numbers_that_have_no_residue():
 
 
 def test_what_has_no_residue():
+    """The cases that docs/guides/without-a-tolerance.md lists."""
     multiples = r.whole(np.array([3, 7, 11, 23]))
-    for function in (r.inverse, r.log):
+    for function in (r.inverse, r.log, lambda x: r.root(r.mul(x, x))):
         assert (np.diagonal(function(multiples)) == r.NAR).all()
         assert (function(multiples)[0, 1:] != r.NAR).all()
     assert (r.root(r.whole(np.array(-1))) == r.NAR).all(), "-1 is no square modulo these primes"
     assert (r.exp(r.inverse(r.whole(np.array([3]))))[0, 0] == r.NAR).all(), "it spreads"
+    exact = array.apply("sqrt", np.array([0.0, 3.0]), array.of(np.array([0.0, 9.0])))
+    assert (exact == r.NAR).tolist() == [[False] * 4, [True, True, False, False]], "3 is no square modulo 7; √0 is 0"
 
 
 def test_an_angle_that_is_off_by_little_has_another_sine():
@@ -100,11 +104,13 @@ def test_an_angle_that_is_off_by_little_has_another_sine():
     assert ((r.circle(other)[1] % r.COMPARED) != (SIN % r.COMPARED)).all()
 
 
-def test_a_turn_times_something_is_lost_and_only_an_exp_minds():
+def test_a_turn_times_something_is_lost_and_only_exp_sin_cos_and_erf_mind():
     y = r.log(X)
     turned = (y > r.NUMBER) & (y != r.NAR)
     scaled = r.mul(y, r.whole(np.array(5)))
-    assert (scaled[turned] & r.LOST).all() and (r.exp(scaled)[turned] == r.NAR).all()
+    assert (scaled[turned] & r.LOST).all()
+    for out in (r.exp(scaled), *r.circle(scaled), r.scrambled(scaled, 1)):
+        assert (out[turned] == r.NAR).all() and (out[~turned & (y != r.NAR)] != r.NAR).all()
     number = (y & r.NUMBER) * np.uint64(5) % r.M
     assert ((scaled & r.NUMBER)[turned] == number[turned]).all()
     plain = (y <= r.NUMBER).all(-1)
