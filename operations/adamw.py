@@ -75,7 +75,20 @@ def steps(module, g, p_0, eta, omega, beta, gamma, varepsilon):
     return after_each(step, g, p_0)
 
 
+#: Most of the way goes to the new gradient.
+of_little_memory = steps.again(values={"beta": 0.25}, dtypes=("float32",))
+#: All of it, after a far larger one.
+without_memory = steps.again(dtypes=("float32",))
+
+
+@without_memory.values
+def _(g):
+    return {"g": torch.cat([g[:, :1] * 1e6, g[:, 1:]], 1), "beta": 0.0}
+
+
 @steps.pytorch
+@of_little_memory.pytorch
+@without_memory.pytorch
 def _(g, p_0, eta, omega, beta, gamma, varepsilon):
     from annotated_examples.optimizers.adamw import adamw_reference
 
@@ -84,7 +97,7 @@ def _(g, p_0, eta, omega, beta, gamma, varepsilon):
 
 
 # A step has two roots, and a number has one modulo every second prime: few steps are decided at once.
-WITHOUT_ROUNDING = dict(sizes={"steps": {"m": 2, "rows": 5}})
+WITHOUT_ROUNDING = dict(sizes=dict.fromkeys(("steps", "of_little_memory", "without_memory"), {"m": 2, "rows": 5}))
 
 
 # ---------------------------------------------------------------- what is measured

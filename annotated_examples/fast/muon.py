@@ -9,6 +9,8 @@ programs as there are SMs each make one tile after the other.
 What is new is the mirror. The lesson's threads store a tile twice, once by rows and once by columns, number by number.
 Here a tile is turned in shared memory, which a store by the card goes through anyway, and leaves as whole rows.
 
+[[figure: muon/mirror]]
+
 **What it costs.** As in the lesson: `3 m² n + m³` operations a round. On an H200 a matrix of 4096 x 4096 takes
 [[bench: muon/1x4096x4096/forward/ms]], the lesson [[bench: muon/1x4096x4096/forward/lesson.ms]], and the rounds of
 `torch.optim.Muon`, compiled, [[bench: muon/1x4096x4096/forward/torch.compile.ms]]. For 24 of 1024 x 1024 it is

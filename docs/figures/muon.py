@@ -1,4 +1,5 @@
-"""Muon: a singular value on its way through five polynomials, and a triangle of tiles with its mirror image."""
+"""Muon: a singular value on its way through five polynomials, a triangle of tiles with its mirror image, and how a mirror
+image is stored."""
 
 from draw import Control, Panel, Picture, picture
 from moving import moving
@@ -68,4 +69,28 @@ def triangle():
         "a short one (blue). A grey tile is the mirror image of the tile with its number, and stored by the same program.",
         f"A triangle of {TILES} rows of tiles, folded into {count // TILES} rows of {TILES} programs: {said}.",
         [folded, whole],
+    )
+
+
+@picture
+def mirror():
+    """Which numbers one store of 32 lanes writes, of a tile and of its mirror image, and how many lines of memory that is."""
+    size, edge, line = 22, 8, 4
+    panels = []
+    for title, at_once in (
+        ("The lesson: a tile's row goes down a column", lambda r, c: c == 2),
+        ("Here: turned first, it leaves as rows", lambda r, c: r == 2),
+    ):
+        panel = Panel(60 + size * edge, title)
+        panel.cells(
+            0, 30, edge, edge, size,
+            lambda r, c, at_once=at_once: "a" if at_once(r, c) else "b" if any(at_once(r, x) for x in range(c // line * line, c // line * line + line)) else "off",
+            lambda r, c: "",
+        )  # fmt: skip
+        panels.append(panel)
+    return Picture(
+        "A mirror image in memory, eight numbers in a row, four in a line of memory. Amber: what one store writes. Blue: what "
+        "else lies in the lines that it touches. Down a column each number has a line of its own.",
+        "Two grids of 8 by 8. In the left one a column is written, in 8 lines of memory; in the right one a row, in 2.",
+        panels,
     )

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 
 from academy.book import syntax
@@ -90,10 +89,13 @@ def problems(text: str, path: str = "") -> list[Problem]:
 
 @lru_cache(1)
 def release() -> tuple[int, ...]:
-    """Triton's; where it isn't installed, the oldest that kernels here run on."""
+    """Triton's; where it isn't installed, as in a browser, which lacks modules that it takes to look, the oldest that
+    kernels here run on."""
     try:
+        from importlib import metadata
+
         return tuple(map(int, metadata.version("triton").split(".")[:2]))
-    except metadata.PackageNotFoundError:
+    except ModuleNotFoundError:  # PackageNotFoundError is one
         return 3, 6
 
 
