@@ -68,8 +68,8 @@ def store_tile(desc, tile, matrix, row, column):
 # [[tag: MU-C]]. Both factors are tiles of the same matrix, and of the second one the transpose is multiplied, which
 # tensor cores do with how they read it.
 #
-# A tile on the diagonal is stored once. Its upper half is made of its lower half, since tensor cores don't promise that
-# the two are equal to the last bit.
+# The upper half of a tile on the diagonal is made of its lower half, since tensor cores don't promise that the two are
+# equal to the last bit.
 @triton.jit
 def symmetric_descriptor_kernel(
     a_desc,  # of (batch, m, k)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,11 +18,11 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
 from academy.runtime import device
+from academy.book import layout
 from academy.judge import public
 from academy.judge.public import Call
 from tests.kernels.harness import needs_torchs_own_triton
 
-ROOT = Path(__file__).resolve().parents[2]
 CASES, ALL = public.calls(), public.calls(more=True)
 #: Compiled in every run of the tests, without a GPU: a plain launch, and operators forward and backward.
 ALWAYS = ("tutorials.vector_add.vector_add()", "fast.grouped_matmul.grouped_matmul()", "moe.moe_mlp.moe_mlp()")
@@ -118,7 +117,7 @@ def test_forward_returns_nothing_that_may_be_what_it_keeps():
     """`x.float()` of a float32 tensor is that tensor. If it is kept for backward, too, torch 2.11's compiler loses the
     gradient of what is returned, and says nothing."""
     seen = 0
-    for path in (ROOT / "annotated_examples").rglob("*.py"):
+    for path in (layout.ROOT / layout.KERNELS).rglob("*.py"):
         for function in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(function, ast.FunctionDef) or function.name != "forward":
                 continue
