@@ -3,9 +3,9 @@
 #   make serve                    the site on http://127.0.0.1:8000        make serve ADDRESS=127.0.0.1:8001
 #   make site                     the site into the folder site            make site ENGINE=zensical
 #   make zip                      the site as one file, to read without a network: dist/triton-academy-site.zip
-#   make test                     every check                              make test PYTEST_WORKERS=2
+#   make test                     all checks but those of the night        make test PYTEST_WORKERS=2
 #   make test-as-another-cpu      the checks of numbers, with sums in another order
-#   make check OP=layernorm       the checks of one operation
+#   make check OP=layernorm       every check of one operation
 #   make CPU=1 serve              on the first run: torch without CUDA, a quarter of the download
 #   make TORCH=2.11 test          with another torch, of those in constraints/
 PYTHON ?= python3
@@ -59,7 +59,8 @@ WITHOUT_NUMBERS = site compiler book files command/test_stopped.py command/test_
 test-as-another-cpu: $(VENV)/.installed
 	$(ANOTHER_CPU) $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests $(WITHOUT_NUMBERS:%=--ignore-glob tests/%)
 
-# While you work on one operation: its style, types, equations, kernels and tests.
+# Before you push a change of one operation: its style, types, equations, kernels and all of its tests, with those that
+# otherwise only the night runs.
 FILES_OF_OP = $(wildcard annotated_examples/*/$(OP).py backprop_math/$(OP).md)
 check: $(VENV)/.installed
 	@test -n "$(OP)" || { echo "Which operation? For example: make check OP=layernorm"; exit 2; }
@@ -68,7 +69,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/academy check $(FILES_OF_OP)
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -k $(OP) --ignore tests/site
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not site_check" -k $(OP) --ignore tests/site
 
 # The slow checks of the site: executed chapters, Lighthouse, accessibility of every page, page weight, build time.
 site-check: $(VENV)/.installed node_modules/.installed

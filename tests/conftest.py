@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from academy.runtime import device
-from academy.judge.mutants import Mutant
+from tests import daily
 from tests.site import browser
 
 pytest_plugins = ["tests.processes"]
@@ -59,16 +59,7 @@ FILES = Path("/proc/self/fd")
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: (not item.nodeid.startswith(WAITING), not item.nodeid.startswith(FORKING)))
-    with_mutants = set()
-    for item in items:
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if any(isinstance(value, Mutant) for value in parameters.values()):
-            # 500 kernels with a mistake take minutes, and say more about the tests than about the kernels: one of each
-            # list runs every time, all of them at night. test_harness.py sees to it that their text is still found.
-            if item.function in with_mutants:
-                item.add_marker(pytest.mark.nightly)
-            if not item.get_closest_marker("gpu"):
-                with_mutants.add(item.function)
+    daily.mark(items)
     for item in items:
         if device.INTERPRET and item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device: the interpreter can't show it"))

@@ -108,7 +108,8 @@ def test_every_kernel_is_launched_by_a_comparison(path):
     own = {function.fn.__name__ for function in jitted(module) if function.fn.__module__ == module.__name__}
     exempt = {entry["kernel"] for entry in engine.entries(PROJECT, "exempt", PROJECT.shown(path))}
     missing = {name for name in own if name.endswith("_kernel")} - exempt
-    using = [comparison for comparison in CASES if missing and comparison.module in users(path)]
+    modules = users(path) if missing else set()
+    using = [comparison for comparison in CASES if comparison.module in modules]
     launched = {name for comparison in using for name in LAUNCHED.get(str(comparison), ())}
     for run, inputs in product((False, True), kernels.HOSTILE):  # without results, the first inputs launch nearly all
         for comparison in using:

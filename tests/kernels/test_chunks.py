@@ -147,6 +147,7 @@ def test_a_sequence_of_nan_beside_others(operation):
 def test_every_grid_has_one_axis(operation, monkeypatch):
     """H7: axes 1 and 2 end at 65,535, and there are more sequences of one token than that."""
     grids = harness.grids(monkeypatch, operation.module)
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # nobody reads all the states
     q, v = (torch.empty(70_000, H, 1, 1, device=DEVICE) for H in (2, 4))
     given = q, q, v, None, *([torch.empty(70_000, 4, 1, device=DEVICE)] if operation.delta else []), None, None
     forward, backward = operation.launchers
