@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import importlib.util
 import io
 import statistics
@@ -26,6 +27,8 @@ from academy.bench import experiment
 from academy.book.layout import ROOT
 from annotated_examples.capstone.gpt import GPT, GPT_124M, OURS, Config, Operations, batches, train
 from annotated_examples.classics.token_logprobs import token_logprobs
+from annotated_examples.common.products import Product
+from annotated_examples.fast.matmul import DESCRIPTOR_CONFIGURATIONS, matmul_forward, options_of
 from annotated_examples.optimizers.adamw import AdamW
 
 NAME = "reward"
@@ -34,6 +37,21 @@ B, TEXT_STEPS = 16, 400
 #: Of a step with rewards: prompts, answers to each, tokens of a prompt and of an answer, updates, and the price.
 PROMPTS, GROUP, PROMPT, LENGTH, UPDATES, BETA = 32, 8, 32, 64, 2, 0.05
 STEPS, LR = 40, 2e-5
+#: The capstone's product in the tiles that suit most shapes. While an answer is written, its prompt and it have 64
+#: lengths. To search for tiles at each of them, in each of four products, would take several minutes.
+multiply = functools.partial(matmul_forward, **options_of(DESCRIPTOR_CONFIGURATIONS[0]))
+
+
+def gradients(dy, x, transposed, saved, activation, *, needs):
+    dx = multiply(dy, transposed.T) if needs[0] else None
+    return dx, multiply(dy.T, x).T if needs[1] else None
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return Product.apply(x, weight.to(x.dtype).T, None, multiply, gradients)
+
+
+CHOSEN = dataclasses.replace(OURS, linear=linear)
 
 
 def chapter() -> SimpleNamespace:
@@ -55,7 +73,7 @@ def share_of_spaces(answers: torch.Tensor, token_bytes: int) -> torch.Tensor:
 
 
 def values(
-    learned: SimpleNamespace, config: Config = GPT_124M, operations: Operations = OURS, dtype=torch.bfloat16,
+    learned: SimpleNamespace, config: Config = GPT_124M, operations: Operations = CHOSEN, dtype=torch.bfloat16,
     text_steps: int = TEXT_STEPS, steps: int = STEPS, prompts: int = PROMPTS, group: int = GROUP, prompt: int = PROMPT,
     length: int = LENGTH,
 ) -> dict[str, tuple[float | None, str]]:  # fmt: skip

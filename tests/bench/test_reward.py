@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from annotated_examples.capstone.gpt import OURS
 from benchmarks import reward
 
 
@@ -17,3 +18,13 @@ def test_without_a_card_it_says_what_to_run(monkeypatch):
     monkeypatch.setattr(reward.device, "INTERPRET", True)
     with pytest.raises(SystemExit, match="docs/learn/reward.py"):
         reward.main()
+
+
+def test_the_product_without_a_search_is_the_capstones():
+    found = []
+    for linear in (reward.CHOSEN.linear, OURS.linear):
+        torch.manual_seed(0)
+        x, weight = (torch.randn(shape, device=reward.device.DEVICE).requires_grad_() for shape in ((9, 40), (24, 40)))
+        y = linear(x, weight)
+        found.append((y, *torch.autograd.grad(y.square().sum(), (x, weight))))
+    torch.testing.assert_close(*found)
