@@ -51,6 +51,7 @@ def test_a_part_of_everything_is_taken():
         if len(sizes) > 2 or sizes == (6, 5):
             assert [set(each) for each in zip(*found)] == [set(range(size)) for size in sizes], (test, sizes, found)
     assert len(kept("kernels/test_x.py::test_pair", cases(range(2)))) == 2
+    assert len(kept("kernels/test_x.py::test_check", cases([exists, cases, kept]))) == 3
     assert len(kept("site/test_x.py::test_page", cases(range(9)))) == 9
     assert len(kept(daily.WHOLE[1], cases(range(9)))) == 9
     mutants = [Mutant("", str(number), "") for number in range(4)]
