@@ -6,7 +6,7 @@ them: `x + y` of two bfloat16 blocks is silently garbage. It also truncates wher
 names those that the kernels launched so far needed, so that a page can say so.
 
 What the hardware leaves undefined is poisoned: lanes that a load masks off without `other` hold NaN, or for integers
-0xA5 in every byte (0xFF in a single one). On a GPU they hold whatever was in the register, most of the time a 0, which
+0xA5 in every byte (0xFF in a single one). For NVIDIA's cards the compiler makes them 0 (Triton 3.6 to 3.9), which
 hides the mistake.
 
 What the compiler rejects is rejected here too: `tl.exp` of a float16 block raises, arithmetic on float8 does, and

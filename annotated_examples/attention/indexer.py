@@ -174,7 +174,7 @@ def scales_of(scale_tensor, page, slot, mask):
 # ## The launcher
 #
 # Keys without pages are one sequence, whose new tokens are all queries. A longer walk along the queries saves loads of
-# keys, and leaves fewer programs. On a card with little shared memory no query is loaded ahead.
+# keys, and leaves fewer programs. In float32, and on a card with little shared memory, no query is loaded ahead.
 @opaque(
     "(Tensor q, Tensor cache, Tensor weights, Tensor? k_scale, Tensor? start, Tensor? end, Tensor? lengths, "
     "Tensor? block_table) -> Tensor",

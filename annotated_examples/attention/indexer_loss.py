@@ -21,7 +21,7 @@ weights, [[tag: IX-dw]]. The target gets none, and nor does the rest of the mode
 and this is its only loss.
 
 **The keys turn round.** A query reads a list of keys. On the way back a key gets something from every query that has it
-in its list, and of those there is no list. Adding with atomics would be simple, in an order that changes from run to
+in its list, and of those there is no list. Adding with atomics would be simple, in an order that may change from run to
 run. Here each query writes one row for each of its keys, a sort puts the rows of a key side by side, and a program for
 each key adds them up in the order of the queries. The same bits come out each time.
 

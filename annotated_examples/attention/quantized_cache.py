@@ -34,7 +34,8 @@ needs many tokens at once, so the newest ones wait in sixteen bits until a page 
 **Contract.** `x` is (tokens, Hk, D), float32, float16 or bfloat16; the cache (num_pages, page_size, Hk, D) in `int8` or
 `float8_e4m3fn`, or (…, D / 2) in `uint8`, two codes of four bits in each byte. Any strides. What no slot names stays as
 it is. All arithmetic is float32 and defined to the bit, but for the sums of a rotation. A row with a NaN or an infinity
-has a NaN for its step, so that it is read as NaN, and no other row is touched. Forward only.
+(by channel: a column of a page) has a NaN for its step, so that it is read as NaN, and no other is touched. Forward
+only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -58,9 +58,9 @@ def selected_probabilities_reference(q, kv, indices, lse, *, scale):
 #
 # Nothing but scores is needed, so this is a tiled product like [any other](../common/products.py), with keys as its
 # rows, heads as its columns, and one thing more: the rows lie where the list says. A tile goes along the width of a key
-# in short steps, so there is room for many keys beside many heads, and each number that was loaded meets 128 others. (A
-# tile as wide as a key would fill the shared memory with 64 keys and 64 heads. It was tried: then the one program of an
-# SM waits for its keys, and nothing else is at work meanwhile.)
+# in short steps, so there is room for many keys beside many heads, and each number that was loaded meets up to 128
+# others. (A tile as wide as a key would fill the shared memory with 64 keys and 64 heads. It was tried: then the one
+# program of an SM waits for its keys, and nothing else is at work meanwhile.)
 #
 # A program has a query and a tile of its list, and goes through all heads. Each head adds its probability of a key to
 # the key's sum. Here the probability is the result, and nothing larger stands beside it. So the exponential is the one

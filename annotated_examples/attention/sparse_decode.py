@@ -7,8 +7,8 @@ rows of the pool of pages, `page * page_size + place`, and that is what a kernel
 
 [[figure: selected/slots]]
 
-`to_slots` turns one into the other, once for all layers that share the table. Taking an index for a slot is a mistake
-that no shape shows: both are whole numbers, and the rows that are read exist.
+`to_slots` turns one into the other, once for all layers that share the list and the table. Taking an index for a slot
+is a mistake that no shape shows: both are whole numbers, and the rows that are read exist.
 
 A list of 2048 keys is short work for a card, and with one program for each token most of it would stand still. So the
 list is divided into parts, as [the cache of decode](decode.py) is, and the parts are merged by their log-sum-exps.

@@ -10,8 +10,9 @@ their keys and values, in each layer. They never change, so they are kept. The w
 | prefill | a whole prompt | [as in training](../fast/flash_attention.py) | operations, as in training |
 | decode | one of each sequence | [over the cache](../fast/decode.py) | bytes: all weights and the cache |
 
-The model is the same in both, down to the code. Only what `attend` does is exchanged: it also keeps keys and values,
-and when it decodes, it attends to what was kept. The form with `mixer="latent"` keeps [a latent](../attention/mla.py)
+The model is the same in both, down to the code. Of its operations three are exchanged: products (see below), dropout,
+which drops nothing, and `attend`. That also keeps keys and values, and when it decodes, it attends to what was kept.
+The form with `mixer="latent"` keeps [a latent](../attention/mla.py)
 and reads [that](../attention/mla_decode.py). Keys and values may also be kept [in eight or four
 bits](../attention/quantized_cache.py), whose [codes are read as they are](../fast/quantized_decode.py).
 

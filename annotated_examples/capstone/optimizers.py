@@ -24,7 +24,7 @@ Of each pair one line hides the other. How far they are apart needs another scal
 **AdamW: rounding, and what becomes of it.** For some fifty steps both losses have the same digits, but for the last.
 Then they come apart. Both optimizers are right, and both round, only not at the same places. Is that enough? PyTorch's
 AdamW was run once more, from weights that are each one float higher, a change of a ten millionth. These two runs come
-apart at the same time, and as far. So it is the training that magnifies a rounding error, whoever makes it. A step
+apart at the same time, as far or farther. So training magnifies a rounding error, whoever makes it. A step
 divides a gradient by its own size, so where one is nearly zero, rounding may turn its sign around, and a weight moves
 up in one model and down in the other. Over the last 20 steps the losses of both optimizers differ by
 [[bench: capstone_optimizers/attention: adamw/apart]], with gates by

@@ -96,7 +96,7 @@ class Chunks(NamedTuple):
 
 
 # The lengths are on the GPU, and the host doesn't wait for them. It makes room for as many chunks as there can be: each
-# sequence has one that isn't full. Offsets that fall, or lead past the end, are moved to where they do no harm.
+# sequence may have one that isn't full. Offsets that fall, or lead past the end, are moved to where they do no harm.
 def cut(x, cu_seqlens, BLOCK_T):
     """`Chunks` of x (B, H, T, …); with `cu_seqlens` B is 1, and all sequences lie along T."""
     T = x.shape[2]
@@ -381,8 +381,8 @@ def gate_gradient(m, into, dtype: tl.constexpr):
 #
 # So it grows from blocks of two tokens to blocks of four, eight, and so on, all blocks at once: `cross` is what of A
 # lies between the halves of each pair. Squaring A again and again would be shorter. But with similar keys its powers
-# grow beyond 10⁹, while no number of the inverse is above 1, and no digit is right. Here nothing is larger than the
-# inverse and A.
+# grow beyond 10⁹, while no number of the inverse is above 1, and no digit is right. Here A is multiplied by inverses
+# only, and never by itself.
 @triton.jit
 def inverse_of_system(a, BLOCK_T: tl.constexpr, PRECISION: tl.constexpr):
     place = tl.arange(0, BLOCK_T)

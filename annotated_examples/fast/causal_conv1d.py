@@ -1,9 +1,9 @@
 r"""
 # Four taps, fast: each token is loaded once
 
-The contract and the results of [the lesson](../recurrences/causal_conv1d.py), in little more time than it takes to copy
-the tensor. The formulas are the same: [[tag: CC]] and [[tag: CC-silu]] forward, [[tag: CC-dz]], [[tag: CC-dx]] and
-[[tag: CC-dw]] backward. What differs is where the last few tokens are kept: in registers.
+The contract and the results of [the lesson](../recurrences/causal_conv1d.py), forward in little more time than a copy
+of the tensor takes. The formulas are the same: [[tag: CC]] and [[tag: CC-silu]] forward, [[tag: CC-dz]], [[tag: CC-dx]]
+and [[tag: CC-dw]] backward. What differs is where the last few tokens are kept: in registers.
 
 **What it costs.** The floor is the time in which 2 numbers are moved for each element forward, and 3 backward. At 8 x
 4096 x 4096 in bfloat16:
@@ -58,7 +58,7 @@ from annotated_examples.recurrences.causal_conv1d import (
 # [[figure: recurrences/taps]]
 #
 # A sequence is cut into chunks of `LENGTH` tokens, as linear attention cuts it, so that there are enough programs. What
-# the first token of a chunk sees are tokens of the chunk before, or columns of the state.
+# the first token of a chunk sees are tokens of the chunk before, loaded once more, or columns of the state.
 #
 # The numbers in the notes come from a recorded run, which is the lesson's: 5 tokens and 2 channels, in chunks of 4 and
 # two rows at a time. The filter of the first channel is 1, 10, 100, its tokens are 1 to 5, and the state holds 8 and 9.

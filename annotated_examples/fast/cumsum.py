@@ -144,8 +144,8 @@ def publish(word_ptr, total):
 
 
 # And it waits for `count` others. A flag is never taken back, so words may be read until all of them have one.
-# `volatile` makes each read go to memory anew. The sums are added up when all are there, always in the same order: the
-# same call gives the same bits. It would not if a program took what its neighbours happen to have finished.
+# `volatile` makes each read pass by the L1 cache. The sums are added up when all are there, always in the same order:
+# the same call gives the same bits. It might not if a program took what its neighbours happen to have finished.
 @triton.jit
 def sum_of_words(words_ptr, count, GROUP: tl.constexpr):
     total = 0.0

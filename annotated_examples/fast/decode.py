@@ -83,7 +83,7 @@ def attend_range(
             s, _ = scale_and_cap(s, scale, softcap)
             factor = LOG2E
         if table[0] is not None:
-            # A page outside of the pool makes the whole result NaN.
+            # A page outside of the pool makes the result of its sequence NaN.
             s = tl.where(inside[None, :], s, float("nan"))
         if MASKED:
             s = tl.where(mask[None, :], s, -float("inf"))

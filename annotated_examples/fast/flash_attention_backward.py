@@ -73,8 +73,8 @@ from annotated_examples.common.tile_order import grouped_order
 # ## One tile of probabilities, and of their gradients
 #
 # Given the log-sum-exp, a probability is one power of 2, [[tag: AT-P]]. No score that counts is above its row's
-# log-sum-exp, so this is at most 1, and no maximum is needed. The tile of scores has either a row or a column for
-# each query, and the caller shapes `lse` to match.
+# log-sum-exp, so this is at most 1, but for rounding, and no maximum is needed. The tile of scores has either a row or
+# a column for each query, and the caller shapes `lse` to match.
 #
 # With a soft cap the gradient has one more factor, the slope of the cap, [[tag: AT-cap-dS]].
 @triton.jit
@@ -212,8 +212,8 @@ def attention_backward_queries_kernel(
 # transposed first.
 #
 # With a row for each key, every thread needs the numbers of 16 of the 64 queries of a tile. The TMA unit fetches those
-# of a tile at once, provided that the numbers of a head begin at a multiple of 16 bytes. Past the last query it brings
-# the numbers of the next head. The mask hides whatever comes of them.
+# of a tile at once. The launcher asks it where the numbers of every head begin at a multiple of 16 bytes. Past the last
+# query it brings the numbers of the next head. The mask hides whatever comes of them.
 @triton.jit
 def load_by_column(rows, row, start, length, BY_DESCRIPTOR: tl.constexpr, ROWS: tl.constexpr):
     if BY_DESCRIPTOR:
@@ -291,7 +291,7 @@ def attention_backward_keys_kernel(
     dk_tensor, dv_tensor, dq_ptr = gradients
     cu_q_ptr, cu_k_ptr, T, S, longest = lengths
     B, Hk, group = heads
-    # The first keys are seen by the most queries: their tiles come first.
+    # Under a causal mask the first keys are seen by the most queries: their tiles come first.
     head_number, tile = grouped_order(tl.program_id(0), B * Hk, tl.cdiv(longest, BLOCK_N), HEADS)
     b, hk, start_n, total = head_number // Hk, head_number % Hk, tile * BLOCK_N, T
     start_q, T = sequence(cu_q_ptr, b, T)

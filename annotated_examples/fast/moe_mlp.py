@@ -9,9 +9,9 @@ Here $c_{tji}$ is 1 if slot $j$ of token $t$ belongs to expert $i$, and 0 otherw
 
 Fusing saves passes through memory. But the products are the bulk of this layer, and whatever is fused into them slows
 them down. Hopper's TMA unit fetches rows that lie one after another, so it can't gather a tile of them. (Blackwell's
-can.) And while a tile is activated and stored nothing is multiplied. So here all six products are those of [the fast
-grouped product](grouped_matmul.py), and between them stand short kernels that only move rows. At 8192 tokens with 6 of
-64 experts, 2048 x 1408, in bfloat16 on an H200:
+can.) And while a tile is activated and stored its program multiplies nothing. So here all six products are those of
+[the fast grouped product](grouped_matmul.py), and between them stand short kernels without products. At 8192 tokens
+with 6 of 64 experts, 2048 x 1408, in bfloat16 on an H200:
 
 | step | time |
 |---|---:|
@@ -170,7 +170,7 @@ def gathered(x, plan, BLOCK=None):
     return rows
 
 
-# Each matrix is dropped as soon as nothing needs it, so that the next one finds room.
+# `del` drops large matrices early, so that the next one finds room.
 @opaque(FORWARD, empty_forward)
 def mlp_forward(x, weights, gate_up, down, *plan, BLOCK=None):
     """`(out, h)`: the result, and the rows before the activation, (T · k, 2N)."""
@@ -237,10 +237,11 @@ def moe_mlp(x, experts, weights, gate_up, down, *, plan=None):
 
 # ## Where it falls behind
 #
-# A sum over rows of gathered rows needs them as a matrix, so the upstream gradient and `x` are copied once more in the
-# backward pass. Between products the rows go out to memory and come back, [[bench: moe_mlp/ladder/SwiGLU/step_ms]]
-# forward and [[bench: moe_mlp/ladder/SwiGLU backward/step_ms]] backward. A kernel that overlaps one tile's activation
-# with the next tile's product, [below Triton](../gluon/matmul.py), would save these.
+# A sum over gathered rows needs them as a matrix, so the backward pass copies the rows of the upstream gradient, and
+# those of `x` once more. Between products the rows go out to memory and come back,
+# [[bench: moe_mlp/ladder/SwiGLU/step_ms]] forward and [[bench: moe_mlp/ladder/SwiGLU backward/step_ms]] backward. A
+# kernel that overlaps one tile's activation with the next tile's product, [below Triton](../gluon/matmul.py), would
+# save these.
 
 
 # ## A run small enough to watch

@@ -299,8 +299,8 @@ def scaled_matmul(
 
     Args:
         a: codes of shape (M, K), float8_e4m3fn or float8_e5m2, any strides.
-        b: codes of shape (K, N), either format, any strides. The `.t()` of a contiguous tensor is fastest; others are
-            copied.
+        b: codes of shape (K, N), either format, any strides. The `.t()` of a contiguous tensor is fastest; most
+            others are copied.
         scale_a, scale_b: float32, any strides, by which codes are multiplied to decode them. Their shapes depend on the
             recipe.
         recipe: "tensor": () and (). "row": (M, 1) and (1, N). "block": (M, ⌈K/128⌉), and (⌈K/128⌉, ⌈N/128⌉) or

@@ -211,8 +211,8 @@ def amax_kernel(x_ptr, amax_ptr, n, BLOCK: tl.constexpr):  # (n,), one number
 # The second kernel reads the result, turns it into a scale, and rounds. The scale never travels to the CPU: Python
 # would have to wait for it. All programs compute it, and one stores it.
 #
-# With **delayed** scaling (`DELAYED`) the scale is there already, and it is the maximum that is new. A scale without a
-# finite, positive reciprocal makes all codes NaN: to raise an error, Python would have to wait for the GPU.
+# With **delayed** scaling (`DELAYED`) the scale is there already, and it is the maximum that is new. A scale below
+# 2⁻¹²⁶, an infinite one or NaN makes all codes NaN: to raise an error, Python would have to wait for the GPU.
 @triton.jit
 def quantize_tensor_kernel(
     x_ptr, q_ptr, scale_ptr, amax_ptr, seed_ptr,  # (n,), (n,), and one number each; seed_ptr may be None
@@ -262,7 +262,7 @@ def dequantize_kernel(
     mask = (offs_m < M)[:, None] & (offs_k < K)[None, :]
     q_ptrs = q_ptr + offs_m[:, None] * stride_qm + offs_k[None, :] * stride_qk
     scale_ptrs = scale_ptr + (offs_m // GROUP_M)[:, None] * stride_sm + (offs_k // GROUP_K)[None, :] * stride_sk
-    # Eight bits become 32 before anything else is done: no arithmetic exists for them. In the first row 448 times
+    # Eight bits become 32 before anything else is done: only tensor cores compute with them. In the first row 448 times
     # 2.2321 is 1000 again: `pid=1: out = [[464.286, 1000, 0, 0], [0, 0, 0, 0]]`.
     out = tl.load(q_ptrs, mask=mask, other=0.0).to(tl.float32) * tl.load(scale_ptrs, mask=mask, other=0.0)
     tl.store(out_ptr + offs_m[:, None] * K + offs_k[None, :], out, mask=mask)

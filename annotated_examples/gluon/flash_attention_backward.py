@@ -61,8 +61,8 @@ operations are 10.5 million, for which the tensor cores need 2560 cycles. Seven 
 heads of 64 numbers and 1024 tokens, causal, it takes [[bench: flash_attention:causal/16x16x16x1024x64/backward/ms]],
 and cuDNN [[bench: flash_attention:causal/16x16x16x1024x64/backward/cuDNN (SDPA).ms]].
 
-**Contract.** As [flash_attention](flash_attention.py), whose autograd takes it. The log-sum-exp may have no gradient.
-Without a GPU it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
+**Contract.** As [flash_attention](flash_attention.py), whose autograd takes it. The gradient of the log-sum-exp may be
+None. Without a GPU it runs in a simulator, which names a missing wait; on another GPU than Hopper it refuses to start.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python
@@ -131,7 +131,7 @@ def row_numbers_kernel(
 # Whoever has that one has begun, and itself waits only for still lower tickets. The lowest that isn't done waits for
 # nobody. So nothing can deadlock, whatever the order in which the card starts programs.
 #
-# The first keys are seen by the most queries, so they come first. `HEADS` heads are done at a time.
+# Under a causal mask the first keys are seen by the most queries, so they come first. `HEADS` heads are done at a time.
 #
 # `sizes` is a tuple of numbers that all partitions need: how many heads of keys there are in all sequences together and
 # in one, how many heads share one, how many tiles of queries and of keys a head has, and the number of keys.
@@ -142,8 +142,8 @@ def place(t, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr, CAUSAL: gl.const
     inside = t % (HEADS * tiles_n)
     head = t // (HEADS * tiles_n) * HEADS + inside % at_a_time
     j = inside // at_a_time
-    # In the example all keys are seen by the only tile of queries, `pid=0: count = 1`. Under a causal mask earlier
-    # queries than the first key don't see a tile of keys.
+    # In the example all keys are seen by the only tile of queries, `pid=0: count = 1`. Under a causal mask no query
+    # before a tile's first key sees it.
     count = tiles_m
     if CAUSAL:
         count = tiles_m - j * (128 // BLOCK_M)
@@ -166,9 +166,9 @@ def queries_of(step, head, sizes):
 # ## One warp: the loads
 #
 # Keys and values once for each tile, and for each step queries, upstream gradients and their two numbers, which belong
-# into the same buffer of the ring. The TMA unit brings the tiles. The numbers are 64 floats each, which the warp
-# carries itself: loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so who
-# waits for the barrier sees them, too.
+# into the same buffer of the ring. The TMA unit brings the tiles. The numbers are a float for each query, which the
+# warp carries itself: loaded before it waits for the buffer, stored after. The `expect` that follows is an arrival, so
+# who waits for the barrier sees them, too.
 #
 # The queries of the next tile's first step are asked for while this tile is still being computed. Its keys and values
 # have to wait until both groups have given back their buffers, which take dK and dV at the end.

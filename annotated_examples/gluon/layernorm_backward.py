@@ -37,7 +37,7 @@ At 16384 rows of 12288 it takes [[bench: layernorm/ladder/one trip/long_ms]], tw
 Twice as many threads with half as many numbers each: [[bench: layernorm/ladder/sixteen warps/wide_ms]]. The weight in
 shared memory, read as often there as `x` and `dy`: [[bench: layernorm/ladder/weight in shared memory/wide_ms]]. Rows of
 8192 fit in registers, and in Triton 8192 of them take [[bench: layernorm/ladder/two kernels/short_ms]]. Here they take
-[[bench: layernorm/ladder/one trip/short_ms]], so they stay there.
+[[bench: layernorm/ladder/one trip/short_ms]], so they stay in Triton.
 
 **Contract.** Part of [the fast version](../fast/layernorm.py), which sees to it: 16-bit numbers, at least one row, and
 a width that is a multiple of 64, up to 16384. Rows that don't begin at multiples of 16 bytes are copied first. The same

@@ -193,10 +193,10 @@ def dz_at(
     return dz
 
 
-# The gradient of an input, of `x` or of the state: [[tag: CC-dx]]. It was read by the next W outputs, by the first of
-# them with the last tap. If it is in the final state, that one's gradient is added. Behind the end there is no output,
-# and a tap that is NaN mustn't be multiplied by a zero there. The loop over them stays a loop: written out, eight taps
-# take the compiler a minute.
+# The gradient of an input, of `x` or of the state: [[tag: CC-dx]]. It was read by up to W outputs, its own with the
+# last tap. If it is in the final state, that one's gradient is added. Behind the end there is no output, and a tap that
+# is NaN mustn't be multiplied by a zero there. The loop over them stays a loop: written out, eight taps take the
+# compiler a minute.
 @triton.jit
 def gradient_at(
     dy_tensor, dfinal_ptr, x_tensor, state_ptr, weight_ptr, bias_ptr, b, t, row, length, offs_d, D,

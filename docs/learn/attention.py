@@ -188,7 +188,7 @@ print(f"largest difference:  {(o - expected).abs().max():.1e}")
 # ## Tiles that nobody looks at
 #
 # A language model may not look ahead: query `i` sees no key after its own position. That mask is **causal**. A **window** also
-# limits how far back a query looks. In either case what a query sees is one stretch of keys, from `first` up to `last`. The
+# limits how far back a query looks. In either case what a query sees is one stretch of keys, from `first` to before `last`. The
 # lesson's `keys_seen` computes both. Here is a kernel that does nothing but store them.
 #
 # [[figure: attention/tiles]]

@@ -215,7 +215,7 @@ for mistake, wrong in MISTAKES.items():
     print(f"{mistake:28} caught by {', '.join(caught) or 'nobody'}")
 
 # %% [markdown]
-# Only the last test catches everything. The first never sees a negative number and no view. The second, the popular
+# Only the last test catches everything. The first sees no negative number and no view. The second, the popular
 # `y.sum().backward()`, brings an upstream gradient of ones, and so can't tell whether `dy` is used at all. Keep it
 # nevertheless: it is the one whose `dy` has stride zero.
 #

@@ -307,6 +307,18 @@ def split(card, warps):
     return "split" if "ttg.warp_specialize" in kernel.asm["ttgir"] else "ignored"
 
 
+@triton.jit
+def masked_kernel(x_ptr, y_ptr, n):
+    offs = tl.arange(0, 128)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=offs < n))
+
+
+def clears_masked_lanes(card):
+    """Whether the register of a masked load without `other` is 0 before it."""
+    ptx = compiled(masked_kernel, "*fp32 *fp32 i32", {}, card).asm["ptx"]
+    return bool(re.search(r"mov\.[bu]32 \s*(%r\d+), 0x0;\s*@%p\d+ ld\.global\.b32 \{ \1 \}", ptx))
+
+
 def main():
     running_max_kernel = printed("docs/guides/snippets/numerics.py", "registers").running_max_kernel
     result = {"additions one after another": {}, "registers of a running maximum": {}, "instructions": {}}
@@ -401,6 +413,7 @@ def main():
     ]
     result["cards whose TMA unit gathers rows"] = [card for card in (90, 100, 120) if gathers(card)]
     result["warp_specialize"] = {f"{card}, {warps} warps": split(card, warps) for card, warps in SPLITS}
+    result["cards on which a masked lane is 0"] = [card for card in (80, 89, 90, 100, 120) if clears_masked_lanes(card)]
     print(json.dumps(result))
 
 

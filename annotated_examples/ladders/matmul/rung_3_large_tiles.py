@@ -3,8 +3,8 @@ r"""# Tiles of 128 x 256
 **What was slow?** The product is still limited by loads: each number serves 32 sums, and the L2 cache has to deliver
 all of A and B 128 times.
 
-**What changes?** Only sizes. A tile of C has 128 x 256 sums, as many as the registers of 8 warps hold, and a step along
-K takes 64. There is one stage: a tile is loaded, then multiplied, then the next one is loaded.
+**What changes?** Only sizes. A tile of C has 128 x 256 sums, half of the registers of 8 warps, and a step along K has
+64 numbers. There is one stage: a tile is loaded, then multiplied, then the next one is loaded.
 
 **Predict:** each number now serves 128 or 256 sums.
 """
