@@ -62,7 +62,7 @@ t.nn.functional.relu(x); t.nn.functional.gelu(x); t.nn.functional.gelu(x, approx
 t.nn.functional.softmax(x, -1); t.nn.functional.log_softmax(x, -1); t.nn.functional.layer_norm(x, (4,), y, y); t.nn.functional.rms_norm(x, (4,), y, 1e-6)
 t.nn.functional.cross_entropy(x, t.tensor([1, 3, -100])); t.nn.functional.cross_entropy(x, t.tensor([1, 3, 0]), reduction='sum'); t.nn.functional.linear(x, m, y)
 t.nn.functional.pad(x, (1, 2)); t.nn.functional.pad(x, (0, 0, 1, 0), value=3.0); t.nn.functional.sigmoid(x); t.nn.functional.tanh(x)
-q.to(t.float8_e4m3fn).float(); q.to(t.float8_e5m2).float(); q.bfloat16().float(); q.half().float(); q.clamp(-448, 448).to(t.float8_e4m3fn).view(t.uint8); n.to(t.float8_e4m3fn).float(); n.to(t.float8_e5m2).float(); n.bfloat16()
+q.clamp(-448, 448).to(t.float8_e4m3fn).float(); q.to(t.float8_e5m2).float(); q.bfloat16().float(); q.half().float(); q.clamp(-448, 448).to(t.float8_e4m3fn).view(t.uint8); n.clamp(-448, 448).to(t.float8_e4m3fn).float(); n.to(t.float8_e5m2).float(); n.bfloat16()
 """
 EXPRESSIONS = [each.strip() for line in EXPRESSIONS.strip().splitlines() for each in line.split(";")]
 #: Statements that change `w`, a copy of x.
