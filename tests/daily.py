@@ -9,13 +9,14 @@
 5. Of three cases and more a test in `A_THIRD` keeps a third, spread over all parameters; but all of the checks that are
    named in tests/kernels, since each of them notices a mistake of its own.
 
-On a card, where nothing is interpreted, only the third holds. Names are relative to tests/: a folder, a file or a test,
-or how it begins.
+Where kernels run on a card, and with the variable `EVERY_CASE` (`make test-as-another-cpu` sets it), only the third
+holds. Names are relative to tests/: a folder, a file or a test, or how it begins.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import zlib
 from collections import defaultdict
 
@@ -25,6 +26,7 @@ from academy.runtime import device
 from academy.judge import public
 from academy.judge.mutants import Mutant
 
+ONLY_MUTANTS = not device.INTERPRET or bool(os.environ.get("EVERY_CASE"))
 WHOLE = (
     "formulas/test_pages.py",  # derivations, and each kernel beside its formula: twice PyTorch's error at most
     "formulas/test_without_rounding.py::test_the_same_function",  # the same, exactly
@@ -144,7 +146,7 @@ def left_out(name: str, cases: list[pytest.Item], main_functions: set[str]) -> l
     if any(isinstance(value, Mutant) for value in said[0]):
         first = next((number for number, case in enumerate(cases) if not case.get_closest_marker("gpu")), len(cases))
         return cases[first + 1 :]
-    if not device.INTERPRET or name.startswith(WHOLE):
+    if ONLY_MUTANTS or name.startswith(WHOLE):
         return []
     if any(each.startswith(name) for each in AT_NIGHT) or name.startswith(tuple(AT_NIGHT)):
         return [case for case in cases if relative(case).startswith(tuple(AT_NIGHT))]

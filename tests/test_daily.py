@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from academy.runtime import device
 from academy.book.layout import ROOT
 from academy.judge import public
 from academy.judge.mutants import Mutant
@@ -43,7 +42,7 @@ def kept(name, several, main=frozenset()):
     return [list(each.callspec.params.values()) for each in several if each not in out]
 
 
-@pytest.mark.skipif(not device.INTERPRET, reason="on a card nothing is left out but mutants")
+@pytest.mark.skipif(daily.ONLY_MUTANTS, reason="nothing else is left out here")
 def test_a_part_of_everything_is_taken():
     for test, sizes in product(("test_a", "test_b", "test_c"), ((3, 3, 3), (2, 2, 2), (3, 2), (2, 3), (4,))):
         found = kept(f"kernels/test_x.py::{test}", cases(*map(range, sizes)))
