@@ -8,7 +8,7 @@ the indexer's scores is another one, [[tag: IX-softmax]], and the loss is how fa
 [[eq: IX-KL]]
 
 Both run over the same keys, those that [were selected](select_keys.py), since that is where attention was computed. (In
-a first phase of training it is all keys. Then `indices` counts from 0 to S − 1.)
+a first phase of training it is all keys that a query sees. Then `indices` counts them, with −1 behind the last.)
 
 [[figure: selected/missed]]
 

@@ -175,7 +175,7 @@ def queries_of(step, head, sizes):
 #
 # **The next ticket** is taken as late as possible: with the last step of a tile. The others are told through shared
 # memory. It needs no barrier: the groups read it after they have waited for that step. `STAGES + 2` places take turns.
-# A place is used again only after two more steps; the second isn't done before all groups have read the number.
+# A place is used again only when two steps after its tile's last are done, and by then everybody has read the number.
 @gluon.jit
 def load_partition(
     descs, lse2_ptr, delta_ptr, next_ptr, t, bufs, bars, sizes, HEADS: gl.constexpr, BLOCK_M: gl.constexpr,
