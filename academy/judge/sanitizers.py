@@ -91,7 +91,7 @@ def _refused() -> str:
 # ---------------------------------------------------------------- what was found
 class Report(NamedTuple):
     """What a sanitizer has said of a kernel. file, line: where; program: its number. allocation: the address where the
-    memory begins that was meant, 0 if none is named. address: what was touched."""
+    memory begins that was meant, 0 if none is named. address: what was touched. kernel: its name, or ""."""
 
     message: str
     file: str = ""
@@ -99,6 +99,17 @@ class Report(NamedTuple):
     program: str = ""
     address: int = 0
     allocation: int = 0
+    kernel: str = ""
+
+    def is_in(self, file: str) -> bool:
+        """Whether the line is one of this file. Newer versions of compute-sanitizer give the name of a file alone, and
+        files in two folders may have the same: then the file is the one that has the kernel."""
+        if os.sep in self.file or Path(self.file).name != Path(file).name:
+            return Path(self.file).resolve() == Path(file).resolve()
+        try:
+            return not self.kernel or f"def {self.kernel}(" in Path(file).read_text("utf-8")
+        except OSError:
+            return True
 
     def told(self, known: dict[int, tuple[str, int]]) -> str:
         """With the element, where the memory is that of an argument. known: address -> name, bytes an element."""
@@ -158,6 +169,7 @@ def _report(said: str, whole: str) -> Report:
         program[1].replace(",", ", ") if program else "",
         int(touched[1], 16) if touched else 0,
         int(memory["at"], 16) if memory else 0,
+        kernel[1] if (kernel := re.search(r"\bat (\w+)\+0x", whole)) else "",
     )
 
 
@@ -202,10 +214,9 @@ def _judge(
 ) -> None:  # fmt: skip
     """Raises what the trial ends with. state, message: what the process says of itself, "" if it came to no end."""
     found = reports(text)
-    # Newer versions of compute-sanitizer give the name of a file alone.
-    of_kernels = sorted((one for one in found if one.line), key=lambda one: Path(one.file).name != Path(file).name)
+    of_kernels = sorted((one for one in found if one.line), key=lambda one: not one.is_in(file))
     for one in of_kernels:
-        own = Path(one.file).name == Path(file).name
+        own = one.is_in(file)
         more = f"; {len(of_kernels) - 1} more" if len(of_kernels) > 1 else ""
         place = "" if own else f" ({one.file}:{one.line})"
         raise Wrong(f"{name}: {one.told(known)}{place}{more}", one.line if own else None)

@@ -138,6 +138,16 @@ def test_a_line_of_another_file_is_named_with_it():
     assert found.value.line is None and "(/home/me/kernel.py:9)" in str(found.value)
 
 
+def test_files_of_one_name_are_told_apart_by_the_kernel(tmp_path):
+    for folder, kernel in (("fast", "few_rows_kernel"), ("gluon", "reverse_kernel")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "kernel.py").write_text(f"def {kernel}():\n    pass\n")
+    for folder, line in (("fast", None), ("gluon", 40)):
+        with pytest.raises(Wrong) as found:
+            sanitizers._judge("racecheck", RACECHECK, 0, True, 5.0, str(tmp_path / folder / "kernel.py"), "", "", {})
+        assert found.value.line == line and ("(kernel.py:40)" in str(found.value)) is (line is None)
+
+
 def test_a_run_ends_in_time_and_takes_what_it_started_along(tmp_path):
     kept = tmp_path / "pid"
     script = f"import subprocess; p = subprocess.Popen(['sleep', '60']); open({str(kept)!r}, 'w').write(str(p.pid))"
