@@ -73,7 +73,7 @@ ARROWS: dict[str, set[str]] = {
     "traces": {"book", "command", "compiler", "files", "gluon", "interpreter", "runtime"},
     "judge": {"book", "command", "compiler", "exact", "files", "gluon", "interpreter", "runtime", "traces"},
     "bench": {"book", "command", "files", "judge", "results", "runtime"},
-    "formulas": {"book", "command", "exact", "files", "judge", "results", "runtime"},
+    "formulas": {"book", "command", "exact", "files", "interpreter", "judge", "results", "runtime"},
     "exercises": {
         "book",
         "command",

@@ -35,6 +35,7 @@ from academy.interpreter import libdevice
 from academy.interpreter.bits import FLOAT8, decode
 from academy.interpreter.internals import interpreter
 from academy.interpreter.quick.kinds import afterwards
+from academy.interpreter.quick.lanes import handles_beside
 
 #: `package.module.function` of a jitted helper, or the end of that -> the rule of `array.RULES` that its result is
 #: taken for; several rules, one after the other with spaces between, of a helper with several results.
@@ -548,8 +549,10 @@ def following(memory: Memory, atoms: Atoms, apart: Callable[[], Any] = contextli
         for atom, rule in follow.atoms.items():
             if name == atom or name.endswith(f".{atom}"):
                 follow.used.add(atom)
-                operands = [follow.numbers(arg.handle, atom) for arg in args if isinstance(arg, tl.tensor)]
                 results = list(out) if isinstance(out, (tuple, list, tl.tuple)) else [out]
+                handles = [arg.handle for arg in args if isinstance(arg, tl.tensor)]
+                handles = handles_beside(len(results[0].shape), *handles)
+                operands = [follow.numbers(handle, atom) for handle in handles]
                 for result, each in zip(results, rule.split(), strict=True):
                     follow.give(result.handle, array.apply(each, decode(result.handle.data, result.dtype), *operands))
         return out

@@ -31,6 +31,7 @@ from triton.runtime import interpreter
 from academy.interpreter import arithmetic, casts, external, internals, launches, memory, mistakes, quick, reductions
 from academy.interpreter.bits import decode, undefined_lanes
 from academy.interpreter.internals import CHECKED_VERSIONS, UnknownInterpreter, require
+from academy.interpreter.quick import together
 from academy.interpreter.repairs import REPAIRS, used
 
 __all__ = ["CHECKED_VERSIONS", "REPAIRS", "UnknownInterpreter", "decode", "forget", "install", "require"]
@@ -60,6 +61,8 @@ def install() -> None:
     launches.repair_indices()
     launches.repair_arguments()
     external.repair_libdevice()
+    if os.environ.get("ACADEMY_QUICK") != "0":
+        together.install()
     launches.repair_messages()
     mistakes.install()
     if os.environ.get("ACADEMY_QUICK") != "0":

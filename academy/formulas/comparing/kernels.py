@@ -172,10 +172,13 @@ class _Run:
 
     def ours(self, inputs: dict) -> tuple[list, Gradients]:
         """What the case returns, and its gradients: its own, or those that autograd finds."""
-        if not self.comparison.explicit:
-            return self.differentiated(self.case.function, self.module, inputs)
-        result, gradients = self.evaluated(self.case.function, inputs)
-        return self.outputs(result), gradients
+        from academy.interpreter.quick.together import together  # lazy: a page is read without triton
+
+        with together():
+            if not self.comparison.explicit:
+                return self.differentiated(self.case.function, self.module, inputs)
+            result, gradients = self.evaluated(self.case.function, inputs)
+            return self.outputs(result), gradients
 
     def pytorch(self, inputs: dict) -> tuple[list, Gradients]:
         """The same of PyTorch's own operation."""

@@ -15,6 +15,7 @@ from triton.language import semantic
 from triton.runtime import interpreter
 
 from academy.interpreter.bits import bf16_to_fp32, fp32_to_bf16
+from academy.interpreter.quick import lanes
 from academy.interpreter.quick.kinds import Kind, Way, kind_of
 from academy.interpreter.quick.operators import FLOATS, INTEGERS, broadcast, handle_of, number_of, quick_minus, spread
 from academy.interpreter.repairs import need
@@ -152,7 +153,7 @@ def quick_index(thorough: Callable) -> Callable:
             indexed[key] = kind_of(kind.dtype, tuple(sizes)) if fits else None
         if (kind := indexed[key]) is None:
             return thorough(self, slices, **options)
-        made = kind.tensor(self.handle.data.reshape(kind.sizes))
+        made = kind.tensor(lanes.reshaped(self.handle.data, kind.sizes))
         if Way.after and kind.floats:
             Way.after["create_expand_dims"](made.handle, self.handle)
         return made
@@ -215,13 +216,14 @@ def quick_where(thorough: Callable) -> Callable:
         data = [_data_of(value, kinds[0]) for value in (x, y)]
         if sizes is None or data[0] is None or data[1] is None:
             return thorough(condition, x, y, **options)
-        chosen = np.where(condition.handle.data, *data)
+        parts = [lanes.beside(each, len(sizes)) for each in (condition.handle.data, *data)]
+        chosen = lanes.like(np.where(*parts), *parts)
         if chosen.dtype is not kinds[0].np_dtype or not chosen.shape:
             return thorough(condition, x, y, **options)
         made = kind_of(kinds[0].dtype, sizes).tensor(chosen)
         if Way.after and kinds[0].floats:
             sides = (value.handle if type(value) is tl.tensor else handle_of(value, kinds[0].dtype) for value in (x, y))
-            Way.after["create_select"](made.handle, condition.handle, *sides)
+            Way.after["create_select"](made.handle, *lanes.handles_beside(len(sizes), condition.handle, *sides))
         return made
 
     return where
@@ -262,7 +264,7 @@ def quick_extremum(function: Callable) -> Callable:
                 sizes, data = kind.sizes, number_of(y, kind) if whole else None
             if sizes is None or data is None:
                 return thorough(x, y, **options)
-            chosen = function(x.handle.data, data)
+            chosen = function(*(lanes.beside(each, len(sizes)) for each in (x.handle.data, data)))
             return kind_of(kind.dtype, sizes).tensor(chosen) if chosen.shape else thorough(x, y, **options)
 
         return extremum
@@ -297,7 +299,8 @@ def quicken_casts() -> None:
         if (plan := plans[key]) is None:
             return original(self, input, dst_ty, fp_downcast_rounding)
         convert, result = plan
-        made = result.tensor(convert(input.handle.data))
+        data = input.handle.data
+        made = result.tensor(lanes.like(convert(data), data))
         if Way.after and result.floats:
             Way.after["cast_impl"](made.handle, input.handle, dst_ty)
         return made

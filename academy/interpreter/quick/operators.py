@@ -15,6 +15,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
+from academy.interpreter.quick import lanes
 from academy.interpreter.quick.kinds import Kind, Way, kind_of
 
 INTEGERS = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
@@ -69,7 +70,8 @@ def quick(name: str, thorough: Callable) -> Callable:
                 if data.dtype is result.np_dtype and data.shape:
                     made = result.tensor(data)
                     if Way.after and result.floats:
-                        Way.after[method](made.handle, self.handle, other.handle)
+                        operands = lanes.handles_beside(len(result.sizes), self.handle, other.handle)
+                        Way.after[method](made.handle, *operands)
                     return made
         elif type(other) is int or type(other) is float:
             kind = self.type._kind
@@ -123,17 +125,18 @@ def _plan(function: Callable, table: dict, left: Kind | None, right: Kind | None
     """What to do with the data of two operands, and the kind of the result. None: let Triton do it."""
     if left is None or right is None or (sizes := broadcast(left.sizes, right.sizes)) is None:
         return None
+    ranks = len(left.sizes), len(right.sizes)
     if function is np.add and left.dtype.is_ptr():
-        offset = right.dtype.name in ("int32", "int64")
-        return (_moved(left.dtype.element_ty), kind_of(left.dtype, sizes)) if offset else None
+        offset, moved = right.dtype.name in ("int32", "int64"), _moved(left.dtype.element_ty)
+        return (lanes.of_ranks(moved, *ranks), kind_of(left.dtype, sizes)) if offset else None
     dtype = _common(function, table, left.dtype, right.dtype)
     if dtype is None:
         return None
     result = kind_of(tl.int1 if table is _COMPARISONS else dtype, sizes)
     if left.dtype.name == right.dtype.name or (dtype is tl.int64 and table is not _WHOLE):
-        return function, result  # of int32 and int64, NumPy makes the same
+        return lanes.of_ranks(function, *ranks), result  # of int32 and int64, NumPy makes the same
     wide = kind_of(dtype, ()).np_dtype
-    return lambda a, b: function(a.astype(wide), b.astype(wide)), result
+    return lanes.of_ranks(lambda a, b: function(a.astype(wide), b.astype(wide)), *ranks), result
 
 
 def _plan_of_number(function: Callable, table: dict, kind: Kind | None, swapped: bool) -> tuple | None:
@@ -225,9 +228,11 @@ def spread(value: tl.tensor, sizes: tuple[int, ...]) -> tl.tensor | None:
         kind.spread[sizes] = kind_of(kind.dtype, sizes) if broadcast(kind.sizes, sizes) == sizes else None
     if (wide := kind.spread[sizes]) is None:
         return None
-    data = np.broadcast_to(value.handle.data, sizes)
+    data = lanes.spread(value.handle.data, sizes)
     made = wide.tensor(data if kind.sizes else data.copy())
     if Way.after and kind.floats:
-        operands = (value.handle,) if kind.sizes else (None, value.handle)
-        Way.after["create_broadcast" if kind.sizes else "create_splat"](made.handle, *operands)
+        if kind.sizes or type(data) is lanes.Lanes:
+            Way.after["create_broadcast"](made.handle, *lanes.handles_beside(len(sizes), value.handle))
+        else:
+            Way.after["create_splat"](made.handle, None, value.handle)
     return made
