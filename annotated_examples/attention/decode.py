@@ -19,7 +19,7 @@ one tile, so that the cache is read once for all of them. (More than 64 take ano
 **Contract.** `q` is (B, H, D), float32, float16 or bfloat16. The caches are (B, S, Hk, D), or pages of a common pool,
 (num_pages, page_size, Hk, D), with a table that says which ones belong to a sequence. Everything may have any strides.
 `lengths` says how many keys of each cache count; what lies beyond them is never read, and may be NaN. A NaN among the
-keys or values that count makes the rows of its own sequence and head NaN. Forward only.
+keys that count makes the rows of its own sequence and head NaN, one among the values its column of them. Forward only.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -15,7 +15,7 @@ Values are linear in the latent, too. Their mean is a matrix times the mean of t
 
 [[eq: MLA-expand]]
 
-So all heads read the same row of 512 + 64 numbers, once as a key and once as a value, and no key is ever written down.
+So all heads read the same row of 512 + 64 numbers as a key, and its first 512 as a value; no key is ever written down.
 `absorb` and `expand` are the products before and after; between them there is one kernel that reads the cache.
 
 **What it costs.** In bfloat16 a token of the cache is 1152 bytes, and each head does 2176 operations with it. With 16

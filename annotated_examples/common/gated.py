@@ -22,7 +22,7 @@ from annotated_examples.common.rows import as_rows
 # ## In the kernels
 #
 # The first dimension of the grid counts the blocks along a row, the other two the rows. So a program gets its row
-# without a division. A GPU has no instruction for integer division; the compiler uses a few dozen others, and the loads
+# without a division. A GPU has no instruction for integer division; the compiler uses some twenty others, and the loads
 # would have to wait for them. Rows need two dimensions, because each of them is limited to 65,535 programs. With more
 # rows than that, programs at the end have no row, up to half of all, and the mask switches them off.
 

@@ -3,7 +3,7 @@ r"""
 
 A loss of many tokens ends in few numbers: of each part of a sequence, the sum of its terms and how much of it counts.
 The [policy losses](../classics/policy_loss.py) say which means there are. Here one program adds up and divides. In
-PyTorch that would be ten operations on a few numbers each, and ten launches.
+PyTorch that would be several operations on a few numbers, each a launch.
 """
 
 from academy.runtime import device  # noqa: F401  before anything imports triton

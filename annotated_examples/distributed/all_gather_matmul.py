@@ -106,9 +106,9 @@ def gathered_matmul_kernel(
 # One after the other, in the order in which the product will ask: first my own rows, which are only moved within the
 # card, then the next rank's. A flag is set after the copy before it, on the same stream, so never too early.
 #
-# On a card a stream of its own does that. The copies need no SM, but a flag does: `fill_` is a kernel, of one program.
-# If the product had a program on every SM, and these took all registers, as they do in float32, the flag's would find
-# no room, and all would wait forever. So one SM stays free. On a CPU the copies are a thread.
+# On a card a stream of its own does that. Copies between cards need no SM, but a flag does: `fill_` is a kernel, of one
+# program. If the product had a program on every SM, and these took all registers, as they do in float32, the flag's
+# would find no room, and all would wait forever. So one SM stays free. On a CPU the copies are a thread.
 def start_copies(memory, gathered, arrived, rows):
     """Fills `gathered` (world, rows, K) and sets the flags; returns a function that waits until all is done."""
 

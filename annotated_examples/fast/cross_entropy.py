@@ -5,7 +5,7 @@ r"""
 read the logits once and write the gradient once. This file climbs from the lesson to that limit.
 
 **What it costs.** When the forward pass computes the gradient, it lacks only the upstream gradient: a single number,
-and almost always 1. So a training step reads the logits once and writes the gradient once, and the
+and usually 1. So a training step reads the logits once and writes the gradient once, and the
 backward pass reads one number. The yardstick is a copy of as many bytes, which an H200 moves at
 [[bench: device/copy]]. At 8192 x 128256 both passes take
 [[bench: cross_entropy/8192x128256/forward+backward/ms]], which is
@@ -48,8 +48,8 @@ from annotated_examples.common.logits import items, scale_and_cap
 # The lesson lets PyTorch count: one kernel compares the labels, another one adds. Here one small program does both. Its
 # result is needed before the first row is finished.
 #
-# With few rows even that launch takes longer than it is worth: it would be most of the time that the whole call takes.
-# Up to `FEW` labels each row's program counts all of them itself. They are a few kilobytes, and come from the cache.
+# With few rows even that launch takes longer than it is worth. Up to `FEW` labels each row's program counts all of them
+# itself. They are a few kilobytes, and come from the cache.
 FEW = 1024
 
 
@@ -542,8 +542,8 @@ def cross_entropy_loss(logits, labels, logit_softcapping=0.0, logit_scaling=0.0,
 def cross_entropy_loss_(logits, labels, logit_softcapping=0.0, logit_scaling=0.0, n_items=None, ignore_index=-100):
     """`cross_entropy_loss` that needs no memory for the gradient: it may be written over the logits.
 
-    Contiguous float32 or bfloat16 logits that require a gradient are overwritten with it, by the time this returns,
-    except inside `torch.compile`. In all other cases nothing is overwritten.
+    Where autograd records a gradient for them, contiguous float32 or bfloat16 logits are overwritten with it by the
+    time this returns, except inside `torch.compile`. In all other cases nothing is overwritten.
 
     Args: as `cross_entropy_loss`.
 

@@ -6,10 +6,9 @@ The products of [the lesson](../moe/grouped_matmul.py):
 [[eq: GM-C]]
 
 Rows of experts with a matrix each, [[tag: GM-C]], and sums over each expert's rows, [[tag: GM-D]]. What is slow about
-the lesson? Its tiles of 64 x 64 fetch the factors two to four times as often as larger ones, and its threads compute an
-address and a mask for each number. Both have a reason: an expert's last tile must not touch the rows of the next. On a
-Hopper GPU none of that is necessary. Each step was measured at 49152 rows of 64 experts, 2048 x 1408, in bfloat16 on an
-H200:
+the lesson? Its tiles of 64 x 64 fetch the factors two to four times as often as larger ones, and its threads compute
+addresses and masks. Both have a reason: an expert's last tile must not touch the rows of the next. On a Hopper GPU none
+of that is necessary. Each step was measured at 49152 rows of 64 experts, 2048 x 1408, in bfloat16 on an H200:
 
 1. Large tiles, copied **by descriptors that stop at the expert's last row**, and persistent programs that read their
    tiles from a table: [[bench: grouped_matmul/ladder/persistent/rows_ms]]. The gradient of the rows takes
@@ -170,9 +169,9 @@ def grouped_sums_kernel(
 
 # ## Which tiles?
 #
-# There is no search: how many rows each expert has changes from step to step, and is never the same twice. The average
-# is known. With few rows an expert memory sets the pace, all matrices have to be read, and a tile of 64 rows wastes the
-# fewest. Beyond that, a tile has as many sums as 8 warps have registers for.
+# There is no search: how many rows each expert has changes from step to step. The average is known. With few rows an
+# expert memory sets the pace, all matrices have to be read, and a tile of 64 rows wastes the fewest. Beyond that, a
+# tile has as many sums as 8 warps have registers for.
 #
 # Turned tiles pay where they save columns. Where the matrix is transposed in memory, as the weights of a linear layer
 # are, they were ahead at every size. But experts with fewer than 256 rows would waste too much of them.

@@ -17,7 +17,7 @@ for all SMs even if each head is walked from end to end.
    and no state is stored. Of v and o each element moves once, of q and k once for every `BLOCK_E`
    columns of v.
 2. *The TMA unit.* Tiles come by descriptor, those of the next chunk while this one is computed. Then no thread
-   computes an address, and no register holds what is on its way.
+   computes their addresses, and no register holds what is on its way.
 3. *Sums of gates.* The lesson multiplies decays, which keeps all digits of float32. For 16-bit numbers a difference of
    two sums is exact enough, and a power of two is one instruction.
 4. *A long text of few heads is cut into parts*, which are walked along at the same time, twice. On an H100 one text of

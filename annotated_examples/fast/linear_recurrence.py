@@ -14,8 +14,9 @@ differs is who takes part in a scan: not every token, but every stretch of token
 **What is missing.** A sequence still has one program for 32 channels, or for 16. With few sequences of few channels
 most of the card is idle. Then the sequence itself could be cut into parts, as [a long row](cumsum.py) is.
 
-**Contract.** The lesson's, but for gates larger than 1: here the product of the gates of 512 tokens must fit into
-float32. In what order a sequence is joined depends on how many channels there are in all.
+**Contract.** The lesson's, but for gates larger than 1: here the product of the gates of up to 512 tokens must fit into
+float32. In what order a sequence is joined depends on how many channels there are in all, and on whether sequences have
+16 tokens on average.
 """
 
 from academy.runtime import checks, device, script  # missing? Run make in the clone, then .venv/bin/python

@@ -2,12 +2,13 @@ r"""
 # Muon, fast: tiles that the card copies
 
 [The lesson](../optimizers/muon.py) does three quarters of the work of three ordinary products, for a square matrix two
-thirds, and takes about as long as they do. Half of the tiles help only if a tile is made as fast as a library makes it.
-So here both kinds of products are made as in [matmul, fast](matmul.py): the card copies tiles by itself, and as many
-programs as there are SMs each make one tile after the other.
+thirds, and takes as long as they do or longer. Half of the tiles help only if a tile is made as fast as a library makes
+it. So here both kinds of products are made as in [matmul, fast](matmul.py): the card copies tiles by itself, and as
+many programs as there are SMs each make one tile after the other.
 
-What is new is the mirror. The lesson's threads store a tile twice, once by rows and once by columns, number by number.
-Here a tile is turned in shared memory, which a store by the card goes through anyway, and leaves as whole rows.
+A mirror image has to be turned: stored as it lies, each of its numbers would have a line of memory of its own. In the
+lesson the compiler turns most tiles. Those on the diagonal, whose mask ends elsewhere in each row, are stored number by
+number. Here a tile is turned in shared memory, which a store by the card goes through anyway, and leaves as whole rows.
 
 [[figure: muon/mirror]]
 

@@ -1,10 +1,11 @@
 r"""
 # A product with microscaled weights, fast
 
-Up to about fifty rows, the time should go into reading the weights. 8192 x 8192 of them are 36 MB in four bits, and
-134 MB in sixteen. In [the lesson](../mx/mx_matmul.py) the time goes into decoding them. Each weight takes a dozen
-instructions, decoded numbers move from thread to thread on their way to the tensor cores, and with few tiles most of
-the card is idle. Here a weight takes three and a half instructions and stays in the thread that decoded it.
+Up to about fifty rows, the time should go into reading the weights. 8192 x 8192 of them are 36 MB in four bits, and 134
+MB in sixteen. In [the lesson](../mx/mx_matmul.py) the time goes into decoding them. Each weight takes a dozen
+instructions, with more than 16 rows decoded numbers move from thread to thread on their way to the tensor cores, and
+with few tiles most of the card is idle. Here a weight takes three and a half instructions and stays in the thread that
+decoded it.
 
 [[eq: MX-product]]
 

@@ -37,7 +37,7 @@ take [[bench: quantized_decode:int4/64x32x8x4096x128/forward/ms]] with four bits
 Shifts instead of swaps, with queries as rows, took [[bench: quantized_decode/ladder/shifts/int4_ms]], and swaps alone
 [[bench: quantized_decode/ladder/swapped bytes/int4_ms]].
 
-**Where it falls behind.** A quarter of the bytes takes more than a third of the time. If every scheduler issued an
+**Where it falls behind.** 28 % of the bytes take more than a third of the time. If every scheduler issued an
 instruction in every cycle, instructions would take two thirds of the time that memory takes. But they wait, too: for
 products, for the exponential, for the largest score. Nearly half of the instructions still make numbers of codes. What
 gained nothing: two or four warps with 64 or 128 keys, a warp with 64, another stage or one less, more parts, fewer

@@ -16,7 +16,7 @@ for another program, and the same call gives the same bits.
 [[figure: choosing/digits]]
 
 What the lesson does for a row alone isn't needed any more: there is no list. A block is read from the L2 cache in each
-of the eight rounds, by an SM that has nothing else to read.
+round, by an SM that has nothing else to read.
 
 With top-p alone one row of 151936 logits takes [[bench: sample/ladder/over programs/p_ms]] on an H200, the lesson
 [[bench: sample/ladder/lesson/p_ms]], PyTorch's sort [[bench: sample/ladder/PyTorch/p_ms]], and compiled by
@@ -27,7 +27,7 @@ With top-p alone one row of 151936 logits takes [[bench: sample/ladder/over prog
 [[bench: sample/ladder/PyTorch/all_ms]] and [[bench: sample/ladder/torch.compile/all_ms]].
 
 **What it costs.** As the lesson, a row is read from memory once. A draw is 3 launches without filters, 11 with top-k or
-top-p, 19 with both. Each takes four to five microseconds. The numbers in between are 64 bytes for each block.
+top-p, 19 with both. Each takes four or five microseconds. The numbers in between are 64 bytes for each block.
 
 **Where it falls behind.** A draw with both filters from one row of 151936 logits keeps the GPU busy for
 [[bench: sample/ladder/over programs/both_ms]], but its 19 launches keep the host busy for longer: with host time

@@ -46,8 +46,7 @@ from annotated_examples.common.custom_operator import opaque
 #
 # The kernel below Triton is for a Hopper card, and for latents as models have them: 512 numbers and 64 rotated ones, in
 # 16 bits. Its tiles have 64 heads; for up to 32 the lesson's have fewer. And its first launches cost Python more,
-# because they make descriptors. So a call has to be large: `2**22` scores are 9 billion operations, with which the card
-# is busy longer than Python is with the call.
+# because they make descriptors. So a call has to be large: `2**22` scores are 9 billion operations.
 WORTHWHILE = 2**22
 
 

@@ -127,7 +127,7 @@ def factor(b, B_NK: gl.constexpr):
 #
 # What keeps the tensor cores waiting above? The same warps have to issue copies, wait for them, wait for products, and
 # in the end write a tile, while nothing is multiplied. `gl.warp_specialize` gives each job its own warps, its
-# *partition*. Partitions share nothing but shared memory, so they talk through barriers:
+# *partition*. Partitions share no registers, so they talk through shared memory and barriers:
 #
 # - `full[s]`: buffer `s` holds the tiles of a step. The fetching warp announces, the TMA unit completes.
 # - `empty[s]`: buffer `s` may be overwritten. Whoever has multiplied arrives.

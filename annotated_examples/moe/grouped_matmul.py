@@ -25,7 +25,7 @@ wasted on average, `E · BLOCK_M / 2` rows of products.
 [[bench: grouped_matmul/3072x64x2048x1408/forward/lesson.share]] of that:
 [[bench: grouped_matmul/3072x64x2048x1408/forward/lesson.ms]] against
 [[bench: grouped_matmul/3072x64x2048x1408/forward/grouped_mm.ms]]. A tile of 64 x 64 asks for its factors twice as often
-as one of 128 x 128, and threads compute an address for each element. [The fast version](../fast/grouped_matmul.py) has
+as one of 128 x 128, and threads compute addresses and masks. [The fast version](../fast/grouped_matmul.py) has
 larger tiles, fetched by the TMA, which stops where an expert ends.
 
 **Contract.** `a` is (R, K) and `b` (E, K, N), for a result of (R, N); or `a` is (M, R) and `b` (R, N), for one of

@@ -1,10 +1,10 @@
 r"""
 # Microscaling: a scale for every 32 elements, and numbers of four bits
 
-One outlier makes its whole group coarse. So make groups small: a scale for every 32 elements (the **MX** formats), or
-for every 16 (**NVFP4**). Small groups need cheap scales. In MX a scale is a power of two, stored as one byte of
-exponent, [[tag: MX-rceil]]. With it even four bits are enough for the weights of a language model: gpt-oss is published
-in MXFP4.
+One outlier leaves the others of its group few codes. So make groups small: a scale for every 32 elements (the **MX**
+formats), or for every 16 (**NVFP4**). Small groups need cheap scales. In MX a scale is a power of two, stored as one
+byte of exponent, [[tag: MX-rceil]]. With it even four bits are enough for the weights of a language model: gpt-oss is
+published in MXFP4.
 
 | format | code | group | scale | bits an element |
 |---|---|---|---|---|
@@ -23,7 +23,7 @@ group lies within a tile, so each element is read once; NVFP4 needs the largest 
 twice. In eight bits memory is the limit: 16384 rows of 8192 take [[bench: microscaling/ladder/eight bits/forward_ms]],
 a copy of as many bytes [[bench: microscaling/ladder/a copy of as many bytes/forward_ms]]. In four bits arithmetic is
 the limit: no card before Blackwell has an instruction that rounds to four bits, so ordinary ones do it. On Hopper the
-MXFP4 kernel has 24 instructions for each element.
+MXFP4 kernel has about 25 instructions for each element.
 
 **Contract.** `x` is float32, float16 or bfloat16, any strides. Groups lie along the last dimension, whose size must be
 a multiple of the group's. All is defined to the bit, as in `quantize`. A group with a NaN or an infinity has the scale

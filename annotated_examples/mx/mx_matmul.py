@@ -1,7 +1,7 @@
 r"""
 # A product with microscaled weights
 
-A language model that answers a few users reads all its weights for every token, and does little with them. Stored in
+A language model that answers a few users reads its weights again for every token, and does little with them. Stored in
 four bits, with a byte of exponent for every 32 ([microscaling](microscaling.py)), they are a quarter of the bytes. The
 activations stay in sixteen bits. The kernel turns weights back into numbers after the load, on the way to the tensor
 cores:
@@ -98,9 +98,9 @@ def mx_matmul_kernel(
         # One exponent for 32 of them: 512 for 128 x 128. Behind the last group nothing is read: a byte there might be
         # 255, and NaN times the zeros of `a` is NaN. The first weight's code is 0.5 and its scale 4:
         # `pid=0, start=0: scale[0][0] = 4`, `pid=0, start=0: b[0][0] = 2`. `[:, :, None]` gives a scale to the threads
-        # that have its weights. On Hopper a thread loads 16 bytes, a whole group, and gets one scale from the thread
-        # that loaded it. Then the tile goes through shared memory: in the tensor cores' own order four threads share a
-        # row. [The fast version](../fast/mx_matmul.py) has the weights in that order from the start.
+        # that have its weights. With more than 16 rows of `a` these are whole groups on Hopper, and the tile then goes
+        # through shared memory, from where the tensor cores take it. [The fast version](../fast/mx_matmul.py) has the
+        # weights in the order of the tensor cores from the start.
         offs_g = start // 32 + tl.arange(0, GROUPS).to(tl.int64)
         scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + offs_g[None, :] * stride_sk
         scale = power_of_byte(tl.load(scale_ptrs, mask=n_mask & (offs_g < K // 32)[None, :], other=0))

@@ -1,11 +1,11 @@
 r"""
 # Choosing a token: the k largest without sorting, and a draw without adding up
 
-A language model ends with a **logit** for each of `V` tokens, a hundred thousand or more. The next token is drawn with
-the probabilities [[tag: SA-q]]. Usually the unlikely tokens are left out first: **top-k** keeps the `k` largest logits,
-[[tag: SA-k]], and **top-p**, or *nucleus sampling*, the shortest list of largest ones whose probabilities add up to
-`p`, [[tag: SA-p]]. (**Min-p** keeps what is at least a share of the likeliest: with 0.4 and at most 0.5, all from 0.2
-on. That bound needs no search, and isn't in this file.)
+A language model ends with a **logit** for each of `V` tokens, often a hundred thousand or more. The next token is drawn
+with the probabilities [[tag: SA-q]]. Usually the unlikely tokens are left out first: **top-k** keeps the `k` largest
+logits, [[tag: SA-k]], and **top-p**, or *nucleus sampling*, the shortest list of largest ones whose probabilities add
+up to `p`, [[tag: SA-p]]. (**Min-p** keeps what has at least a share of the likeliest token's probability: with a share
+of 0.4 and a probability of 0.5, all from 0.2 on. That bound needs no search, and isn't in this file.)
 
 PyTorch's way is to sort each row, take running sums of the sorted probabilities, mask, and draw. But nobody asked for
 the order of a hundred thousand tokens. What is asked for is one number, the **threshold**: what lies above it is kept.

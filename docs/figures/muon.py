@@ -78,8 +78,8 @@ def mirror():
     size, edge, line = 22, 8, 4
     panels = []
     for title, at_once in (
-        ("The lesson: a tile's row goes down a column", lambda r, c: c == 2),
-        ("Here: turned first, it leaves as rows", lambda r, c: r == 2),
+        ("As it lies: a tile's row goes down a column", lambda r, c: c == 2),
+        ("Turned first: it leaves as rows", lambda r, c: r == 2),
     ):
         panel = Panel(60 + size * edge, title)
         panel.cells(

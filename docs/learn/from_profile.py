@@ -223,8 +223,8 @@ print(f"{'all of it':18}{plain:42.1f} ms{best:6.1f} ms")
 notebook.ladder("capstone")
 
 # %% [markdown]
-# The loss and the rotary embedding come first, as predicted. All but the loss gain more than their bytes
-# promised, the rotary embedding nearly twice as much: the count assumes that PyTorch's kernels run at the speed of a
+# The loss and the rotary embedding come first, as predicted. The rotary embedding and the gated unit gain about twice
+# what their bytes promised, the norms still more: the count assumes that PyTorch's kernels run at the speed of a
 # copy, and some don't. The two halves of the gate's input aren't next to each other in memory, and the gradient of a
 # norm's weight is a sum down the columns.
 #

@@ -91,7 +91,7 @@ print(f"numbers kept: {D * D}, for any length; a cache of {T} tokens has {2 * D 
 #
 # A state is a memory with a fixed size, so it can't hold everything. Store some pairs of a key and a value, then ask for
 # the first one. What comes back is its value, plus a bit of every other value, because random keys are never quite at
-# right angles. Softmax attention picks out the right key instead, however many there are.
+# right angles. Softmax attention picks out the right key instead, of 512, too.
 
 
 # %%
@@ -108,7 +108,7 @@ for pairs in (1, 8, 64, 512):
     print(f"{pairs:4} pairs: error of the state {state_error:5.2f}, of softmax attention {softmax_error:5.2f}")
 
 # %% [markdown]
-# With as many pairs as the state has rows the error is about as large as the value itself. That is why models that use such
+# With as many pairs as the state has rows the error is about as large as the value itself. That is why many models with such
 # layers keep a few layers of ordinary attention among them, and why the rest of this chapter is about making room.
 #
 # ## Forgetting

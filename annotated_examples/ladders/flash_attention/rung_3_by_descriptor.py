@@ -1,6 +1,6 @@
 r"""# Tiles by descriptor, and fewer instructions
 
-**What was slow?** Threads compute an address for every element they load, and every tile of scores is masked, though
+**What was slow?** Threads compute the addresses of what they load, and every tile of scores is masked, though
 only the tile on the diagonal needs it.
 
 **What changes?** The card's TMA fetches a tile by itself. Tiles that every query sees as a whole have a
