@@ -7,10 +7,10 @@ products.
 
 [[eq: AT-O]]
 
-What is slow about the lesson's kernel? Every tile is masked, though most need no mask. Threads compute an address for
-each element. And between two products stands the softmax, during which the tensor cores wait. For a tile of 64 queries
-and 64 keys the two products take about 500 cycles of the tensor cores. The loop of this page's kernel has some 330
-instructions for every warp, of which 230 are the softmax's.
+What is slow about the lesson's kernel? Every tile is masked, though most need no mask. Threads compute addresses. And
+between two products stands the softmax, during which the tensor cores wait. For a tile of 64 queries and 64 keys the
+two products take about 500 cycles of the tensor cores. The loop of this page's kernel has some 330 instructions for
+every warp, of which 230 are the softmax's.
 
 [[figure: attention/softmax_and_tensor_cores]]
 
