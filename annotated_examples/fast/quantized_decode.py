@@ -7,10 +7,10 @@ H200's memory, its 528 schedulers issue about 32 instructions for them, and the 
 are what is saved.
 
 1. *No conversion.* A code needn't be converted to a float, if its bits are one already, see below.
-2. *No exchange.* The lesson puts the codes of a byte side by side, as the numbers were, and that sends the tile through
-   shared memory. Here they stay where they are. A unit of 16 bits has four codes. Those in the first place make a tile
-   of their own, and their product is with every fourth number of the query; so do the others. The sums of values go to
-   every fourth column.
+2. *No exchange.* The lesson puts the codes of a byte side by side, as the numbers were, and that sends those of values
+   through shared memory. Here they stay where they are. A unit of 16 bits has four codes. Those in the first place make
+   a tile of their own, and their product is with every fourth number of the query; so do the others. The sums of values
+   go to every fourth column.
 3. *Two units in a register.* Tensor cores want two numbers of 16 bits in the halves of a register. A mask works on both
    halves at once, and so does swapping the two bytes of each. Shifting both takes five instructions.
 4. *Keys are rows.* A product of tensor cores has 16 rows and 8 columns at least. A group of four queries would fill a
