@@ -83,8 +83,8 @@ def scale_of(bits, E4M3: tl.constexpr, POWER_OF_TWO: tl.constexpr):
 # beyond it, and saturates later. (Rounded to bfloat16 like this, the largest float32 numbers may become infinite.)
 #
 # `tl.philox` makes four random words from a seed and a counter of four words. The counter is the element's index, so
-# neither block size nor layout changes the result. Three of the words aren't used. NaN is passed by: all its ones may
-# be cut off, which leaves infinity, and a carry may reach the sign.
+# neither block size nor layout changes the result. Three of the words aren't used. NaN stays as it is: with its
+# mantissa cut off to zero it would be infinity, and a carry could run into the sign.
 @triton.jit
 def stochastic(v, seed, index, MANTISSA: tl.constexpr, LOWEST: tl.constexpr):
     CUT: tl.constexpr = 23 - MANTISSA  # bits of a float32 mantissa that the format lacks

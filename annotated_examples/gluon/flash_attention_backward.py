@@ -275,15 +275,16 @@ def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
 
 # [[figure: below/backward_step]]
 #
-# A group of four warps, `W`, has 64 of the 128 keys, a row of S = K Qᵀ for each. So P and dS, the transposed of those
-# in the formulas, lie in registers as a left factor has to: for **dV**, a sum of P dO, and **dK**, one of dS Q. All
-# other factors are in shared memory. A product is waited for as late as possible. While dP = V dOᵀ is being computed, S
-# becomes P; beside dV goes the arithmetic of dS, and dQ is stored while dK is still being computed.
+# A group of four warps, `W`, has 64 of the 128 keys and computes S = K Qᵀ, a row for each key: what the formulas call
+# S, transposed. **dV** and **dK** are then sums of P dO and dS Q, with P and dS as left factors, and a left factor may
+# stay in registers. All other factors are in shared memory. A product is waited for as late as possible. While dP =
+# V dOᵀ is being computed, S becomes P; beside dV goes the arithmetic of dS, and dQ is stored while dK is still being
+# computed.
 #
 # **dQ**, dSᵀ K, is a sum over all 128 keys, so it needs dS of both groups. Each stores its own in shared memory,
 # arrives at `ds_full`, and waits for the other. Then each computes half of the columns of dQ, from all keys. There are
 # two pairs of buffers for dS, for even steps and odd ones: one group may write the next while the other still reads
-# this. Why not three? No group is two steps ahead, because the phase of the step between needs an arrival of both.
+# this. Two are enough: no group gets two steps ahead, because the phase of the step between waits for both to arrive.
 #
 # [Of the two fences](tile_copy.py) the first is for the tensor cores, which read dS, the last for the TMA unit, which
 # reads dQ. Right before a wait for products it would make the assembler of CUDA 12.8 (Triton 3.6 and 3.7) crash.

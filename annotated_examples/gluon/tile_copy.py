@@ -96,8 +96,9 @@ def copy_lanes_kernel(
 #
 # But how does anyone know that the tile has arrived? `mbarrier` counts arrivals, in shared memory. It works in
 # *phases*, numbered from 0. A phase is complete when two things have happened: as many arrivals as `init` said, and all
-# the bytes that were announced. Then the next phase begins. `wait(bar, p)` returns once the phase of parity `p` is
-# complete: the one that runs now, or the one just before it. Only the parity, because that is all the hardware keeps.
+# the bytes that were announced. Then the next phase begins. `wait(bar, p)` waits as long as the phase that
+# runs now has parity `p`. If it has the other one, the phase of parity `p` is the one before, and complete: the wait
+# returns at once. It is given only the parity, because that is all the hardware keeps.
 @gluon.jit
 def copy_tile_kernel(x_desc, y_desc, scale, WARPS: gl.constexpr):  # of (M, N)
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])

@@ -87,9 +87,9 @@ def mx_matmul_kernel(
         a = tl.load(a_ptrs, mask=m_mask & (offs_k < K)[None, :], other=0.0)
 
         # Two weights come in a byte. They are neighbours along the sum, so the tile is half as wide as that of `a`.
-        # Unpacked, both are still in the thread that loaded the byte. If all the high halves were put behind the low
-        # ones, weight 1 would meet the wrong column of `a`, number `BLOCK_K // 2`: unless the columns of `a` stood in
-        # that order, too.
+        # Unpacked, both are still in the thread that loaded the byte, side by side (`tl.interleave`). With all the high
+        # halves behind the low ones instead, weight 1 would stand at `BLOCK_K // 2` and meet that column of `a`. (With
+        # the columns of `a` in the same order, this would be right, too.)
         offs_q = start // PACKED + tl.arange(0, BLOCK_K // PACKED).to(tl.int64)
         b_ptrs = b_ptr + offs_n[:, None] * stride_bn + offs_q[None, :] * stride_bk
         q = tl.load(b_ptrs, mask=n_mask & (offs_q < K // PACKED)[None, :], other=0.0)
@@ -98,9 +98,10 @@ def mx_matmul_kernel(
         # One exponent for 32 of them: 512 for 128 x 128. Behind the last group nothing is read: a byte there might be
         # 255, and NaN times the zeros of `a` is NaN. The first weight's code is 0.5 and its scale 4:
         # `pid=0, start=0: scale[0][0] = 4`, `pid=0, start=0: b[0][0] = 2`. `[:, :, None]` gives a scale to the threads
-        # that have its weights. With more than 16 rows of `a` these are whole groups on Hopper, and the tile then goes
-        # through shared memory, from where the tensor cores take it. [The fast version](../fast/mx_matmul.py) has the
-        # weights in the order of the tensor cores from the start.
+        # that have its weights. With more than 16 rows of `a` a thread on Hopper has loaded 16 bytes, the 32 weights of one
+        # group, and gets their scale from whichever thread has loaded that. Then the tile goes through shared memory,
+        # since tensor cores want another layout, in which four threads share a row. [The fast
+        # version](../fast/mx_matmul.py) has the weights in that order from the start.
         offs_g = start // 32 + tl.arange(0, GROUPS).to(tl.int64)
         scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + offs_g[None, :] * stride_sk
         scale = power_of_byte(tl.load(scale_ptrs, mask=n_mask & (offs_g < K // 32)[None, :], other=0))

@@ -190,9 +190,9 @@ def kept_set(
 
 # Top-p first needs the weight of everything that is left: above the threshold of top-k, and `left` times that at it.
 #
-# Where top-k has made no list, the lanes' largest logits may not weigh enough. Then another bound holds: `V` logits
-# that weigh $(1 - p) / V$ of the whole weigh $1 - p$ together, so all that are lighter can be missed. Half of that
-# leaves room for rounding.
+# Where top-k has made no list, the lanes' largest logits may not weigh enough. Then another bound holds: all tokens
+# that are lighter than $(1 - p) / V$ of the whole weigh less than $1 - p$ together. So what lies before them weighs
+# more than $p$, and none of them is kept. Half of that bound leaves room for rounding.
 @triton.jit
 def kept_by_weight(
     row_ptr, list_ptr,  # (V,); (V,)
