@@ -98,9 +98,9 @@ def mx_matmul_kernel(
         # One exponent for 32 of them: 512 for 128 x 128. Behind the last group nothing is read: a byte there might be
         # 255, and NaN times the zeros of `a` is NaN. The first weight's code is 0.5 and its scale 4:
         # `pid=0, start=0: scale[0][0] = 4`, `pid=0, start=0: b[0][0] = 2`. `[:, :, None]` gives a scale to the threads
-        # that have its weights. With more than 16 rows of `a` a thread on Hopper has loaded 16 bytes, the 32 weights of one
-        # group, and gets their scale from whichever thread has loaded that. Then the tile goes through shared memory,
-        # since tensor cores want another layout, in which four threads share a row. [The fast
+        # that have its weights. With more than 16 rows of `a` a thread on Hopper has loaded 16 bytes, the 32 weights of
+        # one group, and gets their scale from whichever thread has loaded that. Then the tile goes through shared
+        # memory, since tensor cores want another layout, in which four threads share a row. [The fast
         # version](../fast/mx_matmul.py) has the weights in that order from the start.
         offs_g = start // 32 + tl.arange(0, GROUPS).to(tl.int64)
         scale_ptrs = scale_ptr + offs_n[:, None] * stride_sn + offs_g[None, :] * stride_sk
