@@ -51,6 +51,7 @@ RIVALS = {
     "quack": (("quack-kernels", "nvidia-cutlass-dsl"), "quack.softmax"),
     "FlashAttention-3": (("flash-attn-3", "flash_attn_3"), "flash_attn_interface"),
     "FlashAttention-4": (("flash-attn-4",), "flash_attn.cute"),
+    "FlashInfer": (("flashinfer-python",), "flashinfer"),
     "gemlite": (("gemlite",), "gemlite"),
 }
 #: Provider -> why no row has it, although it may be installed.

@@ -126,6 +126,25 @@ def sdpa(backend):
     return call
 
 
+def in_pages_of(PAGE, B, S):
+    """What FlashInfer asks of caches whose sequences follow one another: first page of each, pages, last lengths."""
+    first = torch.arange(B + 1, dtype=torch.int32) * (S // PAGE)
+    return first, torch.arange(B * (S // PAGE), dtype=torch.int32), torch.full((B,), PAGE, dtype=torch.int32)
+
+
+def flashinfer(inputs):
+    """With tensor cores, as it advises where heads share keys. Its plan is made before the clock starts."""
+    from flashinfer.decode import BatchDecodeWithPagedKVCacheWrapper
+
+    q, k_cache = inputs["q"], inputs["k_cache"]
+    B, S, Hk, D = k_cache.shape
+    room = torch.zeros(256 << 20, dtype=torch.uint8, device=q.device)
+    wrapper = BatchDecodeWithPagedKVCacheWrapper(room, use_tensor_cores=True)
+    wrapper.plan(*in_pages_of(64, B, S), q.shape[1], Hk, D, 64, q_data_type=q.dtype)
+    pages = lambda cache: cache.view(-1, 64, Hk, D)  # noqa: E731
+    return lambda q, k_cache, v_cache, lengths: wrapper.run(q, (pages(k_cache), pages(v_cache)))
+
+
 def reference(q, k_cache, v_cache, lengths):
     from annotated_examples.attention.decode import decode_attention_reference
 
@@ -146,7 +165,7 @@ BENCH = dict(
     eager_name="flash-2 (SDPA)",
     reference=reference,
     compile=False,
-    peers={"cuDNN (SDPA)": functools.partial(sdpa, "CUDNN_ATTENTION")},
+    peers={"cuDNN (SDPA)": functools.partial(sdpa, "CUDNN_ATTENTION"), "FlashInfer": flashinfer},
     timing="graph",
     host_shape=(1, 4, 2, 128, 64),
 )

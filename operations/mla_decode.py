@@ -10,6 +10,7 @@ import torch
 from academy.formulas.cases import case
 from academy.judge.public import Public
 from operations._attention import flex
+from operations.decode import in_pages_of
 from operations.mla import tame
 
 LESSON = "attention.mla_decode"
@@ -154,6 +155,22 @@ def flex_of_one_head(inputs):
     return lambda q, cache, lengths: attention(q[:, :, None], cache[:, None], cache[:, None, :, :RANK])[:, :, 0]
 
 
+def flashinfer(inputs):
+    """Its plan is made before the clock starts; the cache is one of pages of 64 latents."""
+    from flashinfer.mla import BatchMLAPagedAttentionWrapper, MLAPlanMetadata
+
+    q, cache, lengths = inputs["q"], inputs["cache"], inputs["lengths"]
+    B, S, W = cache.shape
+    first, pages, _ = in_pages_of(64, B, S)
+    wrapper = BatchMLAPagedAttentionWrapper(torch.empty(256 << 20, dtype=torch.uint8, device=q.device))
+    wrapper.plan(
+        metadata=MLAPlanMetadata.csr(torch.arange(B + 1, dtype=torch.int32), first, pages, lengths),
+        num_heads=q.shape[1], head_dim_ckv=RANK, head_dim_kpe=ROTATED, page_size=64, causal=False,
+        sm_scale=OPTIONS["scale"], q_data_type=q.dtype, kv_data_type=cache.dtype,
+    )  # fmt: skip
+    return lambda q, cache, lengths: wrapper.run(query=q, kv_cache=cache.view(-1, 64, W))
+
+
 # Of five keys the second new token sees all, the first four; two heads. The table has two pages.
 EXAMPLES = {LESSON: decode_cost(4, 5, 18, 2, 1, 4, small=4 + 8)}
 BENCH = dict(
@@ -163,7 +180,7 @@ BENCH = dict(
     call=lambda function: functools.partial(function, **OPTIONS),
     eager=eager,
     eager_name="PyTorch, absorbed",
-    peers={"flex, compiled": flex_of_one_head},
+    peers={"flex, compiled": flex_of_one_head, "FlashInfer": flashinfer},
     timing="graph",
     host_shape=(1, 16, 128),
 )

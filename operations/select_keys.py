@@ -123,6 +123,13 @@ def reference(logits):
     return select_keys_reference(logits, MANY)
 
 
+def flashinfer():
+    """Equal scores as ours: the lower position wins. Its positions are in no order."""
+    from flashinfer.topk import TopKTieBreak, top_k
+
+    return lambda logits: top_k(logits, MANY, tie_break=TopKTieBreak.SMALL)[1]
+
+
 # Windows of four and of five scores, four bounds, six positions; and room for lists, filled from both ends.
 EXAMPLES = {
     LESSON: {"forward": dict(bytes_read=9 * 4 + 16 + 12 * 8, bytes_written=2 * 3 * 4 + 12 * 8, operations=0)},
@@ -136,5 +143,6 @@ BENCH = dict(
     eager=lambda logits: torch.topk(logits, MANY, sorted=False).indices,
     eager_name="torch.topk",
     reference=reference,
+    peers={"FlashInfer": flashinfer},
     host_shape=(64, 4096),
 )

@@ -268,7 +268,7 @@ def _head(operation: Operation, variant: Variant, shape: tuple[int, ...], dtype:
 
 def provenance(operation: Operation) -> dict:
     """Date, versions, and the source that was measured."""
-    versions = experiment.versions("liger-kernel", "gemlite", "quack-kernels")
+    versions = experiment.versions("liger-kernel", "gemlite", "quack-kernels", "flashinfer-python")
     return {"date": datetime.date.today().isoformat(), "versions": versions, "sources": operation.sources}
 
 

@@ -27,12 +27,13 @@ cache.) On an H200 128 sequences of 4096 tokens take [[bench: mla_decode/128x16x
 [[bench: mla_decode/128x16x4096/forward/PyTorch, absorbed.ms]], compiled
 [[bench: mla_decode/128x16x4096/forward/torch.compile.ms]].
 
-**Where it falls behind.** When it was last measured beside the compiled products, 128 heads took
-[[bench: mla_decode/128x128x4096/forward/ms]] and they [[bench: mla_decode/128x128x4096/forward/torch.compile.ms]]; one
-sequence of 65536 tokens took [[bench: mla_decode/1x128x65536/forward/ms]], against
-[[bench: mla_decode/1x128x65536/forward/torch.compile.ms]]. Since then the kernel has come to
-[[bench: mla_decode/ladder/masks in a branch/many_ms]] and [[bench: mla_decode/ladder/masks in a branch/forward_ms]].
-It is still far from the card's limit with 128 heads. An SM has room for one program, whose products, exponentials and
+**Where it falls behind.** FlashInfer, which is written in CUDA, takes
+[[bench: mla_decode/128x16x4096/forward/FlashInfer.ms]] with 16 heads. With 128 it takes
+[[bench: mla_decode/128x128x4096/forward/FlashInfer.ms]] and we [[bench: mla_decode/128x128x4096/forward/ms]], no less
+than the compiled products, [[bench: mla_decode/128x128x4096/forward/torch.compile.ms]]. One sequence of 65536 tokens
+takes it [[bench: mla_decode/1x128x65536/forward/FlashInfer.ms]], us [[bench: mla_decode/1x128x65536/forward/ms]], and
+them [[bench: mla_decode/1x128x65536/forward/torch.compile.ms]].
+With 128 heads our kernel is far from the card's limit. An SM has room for one program, whose products, exponentials and
 loads take turns. Smaller tiles, of which more are on their way, don't help: with 32 keys instead of 64 the same takes
 [[bench: mla_decode/ladder/tiles of 32 keys/many_ms]] instead of
 [[bench: mla_decode/ladder/masks in a branch/many_ms]]. Two groups of warps that work on two tiles would overlap, but

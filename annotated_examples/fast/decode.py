@@ -21,7 +21,10 @@ copy takes [[bench: decode/ladder/copy/forward_ms]].
 
 **Where it falls behind.** cuDNN's kernel is ahead where there are many sequences. PyTorch takes
 [[bench: decode/ladder/flash-2/forward_ms]] and [[bench: decode/ladder/flash-2/many_ms]] with its flash kernel,
-[[bench: decode/ladder/cuDNN/forward_ms]] and [[bench: decode/ladder/cuDNN/many_ms]] with cuDNN's. What gained nothing
+[[bench: decode/ladder/cuDNN/forward_ms]] and [[bench: decode/ladder/cuDNN/many_ms]] with cuDNN's. FlashInfer, from a
+cache in pages of 64, takes [[bench: decode/1x32x8x32768x128/forward/FlashInfer.ms]] for one long sequence and
+[[bench: decode/64x32x8x4096x128/forward/FlashInfer.ms]] for 64, where we take
+[[bench: decode/1x32x8x32768x128/forward/ms]] and [[bench: decode/64x32x8x4096x128/forward/ms]]. What gained nothing
 here: keys as the left factor of the products, which suits the faster instructions of the tensor cores; 32 or 128 keys
 per tile; 8 warps; a merge kernel whose launch overlaps the end of the other.
 
