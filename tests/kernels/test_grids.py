@@ -68,7 +68,7 @@ CALLS = [(public, dim) for public in functions() for dim in public.subject().dim
 def test_many_of_a_dim(grids, public: Public, dim: str):
     subject = public.subject()
     sizes = {name: min(subject.sizes.get(name, (3,))) for name in subject.dims}
-    sizes[dim] = max(subject.sizes.get(dim, (0,))) if dim == "width" else -(-MANY // 128) * 128
+    sizes[dim] = max(subject.sizes.get(dim, (0,))) if dim in ("width", "streams") else -(-MANY // 128) * 128
     for options in subject.combinations():
         run(subject.function, subject.make(sizes, getattr(torch, subject.dtypes[0]), 0, scale=0.0) | options)
     assert not too_large(grids)
