@@ -60,7 +60,7 @@ def curves(content: dict, part: str, name: str) -> str:
     ]
     runs = max(len(runs) for runs in every.values())
     model = {"": "", "kda": "KDA: "}.get(part, part.capitalize() + BETWEEN)
-    title = f"{model}{'loss' if part else 'Loss'} over the steps, mean of {runs} runs"
+    title = f"{model}{'loss' if part else 'Loss'} over the steps, {f'mean of {runs} runs' if runs > 1 else 'one run'}"
     return figure(title, plots.lines(f"{name}-losses{part and '-' + part}", title, list(steps), "step", lines, "loss"))
 
 

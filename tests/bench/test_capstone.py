@@ -96,6 +96,7 @@ def test_curves_and_a_table(tmp_path):
         and "<td>30 ms</td>" in page
         and figures.NOT_YET in page
     )
+    assert "over the steps, one run" in training.curves(content | {"losses": {"ours": [[5.0, 4.0]]}}, "", "capstone")
     assert figures.measured("capstone/ours/step", tmp_path) == "30 ms"
     assert figures.measured("capstone/ours, compiled/step", tmp_path) == figures.NOT_YET
 
