@@ -17,11 +17,12 @@ from operations.gated_delta_rule import tame as tame_of_one_gate
 from operations.linear_attention import SCALED, STATE, STATES, USUAL
 
 LESSON = "recurrences.kda"
-FAST = None
+FAST = "fast.kda"
 FUNCTION = "kda"
 AXES = ("batch", "tokens", "heads", "head dimension")
 DERIVATION = "kda"
-WITHOUT_ROUNDING = {"atoms": CHUNKS}
+# A chunk of 64 tokens and a part of one; columns are walked side by side, 8 of them as 72.
+WITHOUT_ROUNDING = {"atoms": CHUNKS, "sizes": {"one_walk": {"m": 66, "n": 8}}}
 
 
 # ---------------------------------------------------------------- public functions
@@ -90,6 +91,31 @@ def one_sequence_of_several(module, Q, K, V, g, beta, Sigma, s, m):
 
 
 @one_sequence_of_several.pytorch
+def _(module, Q, K, V, g, beta, Sigma, s):
+    return module.kda_reference(*one_head(Q, K, V, g, beta), scale=s, initial_state=Sigma[None, None])[0, :, 0]
+
+
+# ---------------------------------------------------------------- 16-bit numbers that a descriptor can describe
+one_walk = kda.again(modules=FAST, sizes={"m": 70, "d": 8, "n": 72}, dtypes=("bfloat16",))
+one_walk_of_several = one_sequence_of_several.again(modules=FAST, sizes={"m": 7, "d": 8, "n": 16}, dtypes=("bfloat16",))
+
+
+@case(
+    modules=FAST,
+    returns="KDA-chunk",
+    values=tame,
+    sizes={"m": 70, "d": 8, "n": 16},
+    dtypes=("bfloat16",),
+    forward_only=True,
+)
+def in_parts(module, Q, K, V, g, beta, Sigma, s):
+    """As a long text of few heads is: in parts, of 64 tokens and of six."""
+    q, k, v, gates, betas = (x.transpose(1, 2) for x in one_head(Q, K, V, g.float(), beta))
+    o, _ = module.kda_forward(q, k, v, gates, betas, Sigma.float()[None, None], None, scale=s, LENGTH=64)
+    return o[0, 0]
+
+
+@in_parts.pytorch
 def _(module, Q, K, V, g, beta, Sigma, s):
     return module.kda_reference(*one_head(Q, K, V, g, beta), scale=s, initial_state=Sigma[None, None])[0, :, 0]
 
@@ -224,14 +250,21 @@ def fla(inputs):
     return lambda q, k, v, g, beta: chunk_kda(q, k, v, g, beta)[0]
 
 
-_EXAMPLE = delta_operations_of(1, 4, 1, 2, 2, 4)
+_EXAMPLE, _FAST = delta_operations_of(1, 4, 1, 2, 2, 4), delta_operations_of(1, 4, 1, 8, 8, 4)
 # The state at the end is written, too, and so is the gradient of the one at the start.
 EXAMPLES = {
     LESSON: {
         "forward": dict(bytes_read=4 * (4 * 8 + 4), bytes_written=4 * (8 + 4), operations=_EXAMPLE),
         "backward": dict(bytes_read=4 * (5 * 8 + 4), bytes_written=4 * (4 * 8 + 4 + 4), operations=5 * _EXAMPLE // 2),
-    }
-}
+    },
+    # Backward, two gradients are written in two parts.
+    FAST: {
+        "forward": dict(bytes_read=2 * 3 * 32 + 4 * 36, bytes_written=2 * 32 + 4 * 64, operations=_FAST),
+        "backward": dict(
+            bytes_read=2 * 4 * 32 + 4 * 36, bytes_written=2 * 2 * 32 + 4 * 4 + 4 * 64, operations=5 * _FAST // 2
+        ),
+    },
+}  # fmt: skip
 BENCH = dict(
     shapes=[(8, 4096, 16, 128), (1, 16384, 16, 128)],
     dtypes=[torch.bfloat16],

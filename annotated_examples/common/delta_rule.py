@@ -6,12 +6,16 @@ autograd both are the same function of the same inputs. And a token at a time bo
 """
 
 from academy.runtime import autograd, checks, device  # noqa: F401  (before anything imports triton)
+from academy.runtime.launch import launch
 
 import torch
 import triton
 import triton.language as tl
 
-from annotated_examples.common.chunks import contract
+from annotated_examples.common.attention import head
+from annotated_examples.common.chunks import (
+    contract, length_of_parts, load_block, load_state, round_to_tf32, store_block, tensor,
+)  # fmt: skip
 
 
 # ## Joining autograd
@@ -89,3 +93,54 @@ def state_contract(state, q, v, slots):
         named = [slot for slot in slots.tolist() if slot != -1]
         if any(not 0 <= slot < rows for slot in named) or len(set(named)) < len(named):
             raise ValueError(f"slots must be different numbers from 0 to {rows - 1}, or -1, got {slots.tolist()}")
+
+
+# ## A long text of few heads
+#
+# One program for each head would leave most of the card idle. So a long sequence is cut into parts, which are walked
+# along at the same time. Linear attention does that, too: there what came before a part fades, and what the part itself
+# writes is added. Here the part's keys also take off some of it. All of that is linear in the state, so it is a product
+# with a matrix, which is itself a product of one matrix for each token, [[tag: GD-S]], [[tag: KDA-S]]. The walk finds
+# it: from an identity for a state, with no values, it ends with that matrix.
+#
+# This kernel goes from part to part. A program has `BLOCK_E` columns of the states of one head. In the end
+# `states_tensor` has the state *before* each part.
+#
+# Gradients go the other way, from the last part to the first, and through the transposed matrix. The rest is the same.
+@triton.jit
+def join_kernel(
+    passed_tensor, initial_tensor, states_tensor, final_tensor,  # (parts, H, D, D), (B, H, D, E), (parts, H, D, E)
+    parts, D, E, H, REVERSE: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(E, BLOCK_E)
+    b, h = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H
+    offs_d, offs_e = tl.arange(0, BLOCK_D), tl.program_id(0) % tiles * BLOCK_E + tl.arange(0, BLOCK_E)
+    state = load_state(initial_tensor, b, h, offs_d, D, offs_e, E)
+    for n in tl.range(0, parts):
+        part = b * parts + (parts - 1 - n if REVERSE else n)
+        passed = load_block(head(passed_tensor, part, h, 0), offs_d, D, offs_d, D)
+        own = load_block(head(states_tensor, part, h, 0), offs_d, D, offs_e, E)
+        store_block(head(states_tensor, part, h, 0), state, offs_d, D, offs_e, E)
+        state = tl.dot(round_to_tf32(passed), round_to_tf32(state), own, input_precision="tf32")
+    store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
+
+
+def parts_of(q, v, cu_seqlens, chunks, tiles, LENGTH):
+    """What the walks get: how many parts a sequence has, their length, and the widths of q and v."""
+    programs = chunks.batch * v.shape[1] * triton.cdiv(v.shape[3], tiles["BLOCK_E"])
+    LENGTH = LENGTH or length_of_parts(q.shape[2], programs, cu_seqlens)
+    return triton.cdiv(q.shape[2], LENGTH), LENGTH, q.shape[3], v.shape[3]
+
+
+# What each part begins with. `along` walks along all of them, from the states that it is handed to those that it fills.
+def from_part_to_part(along, passed, given, result, reverse, tiles):
+    """The states, as kernels take them; `given` is the first, and `result` is filled with the last."""
+    (B, H, D, E), nothing, BLOCK_E = result.shape, tensor(None), tiles["BLOCK_E"]
+    states = result.new_empty(passed.shape[0], H, D, E)
+    along(nothing, tensor(states))
+    launch(
+        join_kernel, (B * H * triton.cdiv(E, BLOCK_E),),
+        (tensor(passed), tensor(given), tensor(states), tensor(result), passed.shape[0] // B, D, E), (H,),
+        REVERSE=reverse, BLOCK_D=tiles["BLOCK_D"], BLOCK_E=BLOCK_E, num_warps=2 if tiles["BLOCK_D"] <= 32 else 8,
+    )  # fmt: skip
+    return tensor(states)

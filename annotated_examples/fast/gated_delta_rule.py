@@ -56,13 +56,14 @@ import triton.language as tl
 from annotated_examples.common.attention import head, store_numbers
 from annotated_examples.common.attention_tiles import describe, fitting, load_rows
 from annotated_examples.common.chunks import (
-    between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, inverse_of_system, length_of_parts,
-    load_block, load_gates, load_state, new_like, new_state, round_to_tf32, stages_of, state_product, states_between,
-    store_block, suits, sums_from, tensor,
+    between_sums, chunk_at, chunks_of, contract, cut, decays_of_sums, gate_gradient, inverse_of_system, load_block,
+    load_gates, load_state, new_like, new_state, stages_of, state_product, states_between, store_block, suits,
+    sums_from, tensor,
 )  # fmt: skip
 from annotated_examples.common.custom_operator import opaque
+from annotated_examples.common.delta_rule import attend, from_part_to_part, parts_of
 from annotated_examples.recurrences import gated_delta_rule as lesson
-from annotated_examples.recurrences.gated_delta_rule import attend, gated_delta_rule_reference
+from annotated_examples.recurrences.gated_delta_rule import gated_delta_rule_reference
 from annotated_examples.recurrences.linear_attention import query_gradients_kernel
 
 
@@ -149,36 +150,6 @@ def walk_kernel(
         state = tl.dot(tl.trans(k), (u * kept[:, None]).to(k.dtype), state * whole, input_precision="ieee")
     if final_tensor[0] is not None:
         store_block(head(final_tensor, part, h, 0), state, offs_d, D, offs_e, E)
-
-
-# ## A long text of few heads
-#
-# One program for each head would leave most of the card idle. So a long sequence is cut into parts, which are walked
-# along at the same time. Linear attention does that, too: there what came before a part fades, and what the part itself
-# writes is added. Here the part's keys also take off some of it. All of that is linear in the state, so it is a product
-# with a matrix, which is itself a product of one matrix for each token, [[tag: GD-S]]. The walk finds it: from an
-# identity for a state, with no values, it ends with that matrix.
-#
-# This kernel goes from part to part. A program has `BLOCK_E` columns of the states of one head. In the end
-# `states_tensor` has the state *before* each part.
-#
-# Gradients go the other way, from the last part to the first, and through the transposed matrix. The rest is the same.
-@triton.jit
-def join_kernel(
-    passed_tensor, initial_tensor, states_tensor, final_tensor,  # (parts, H, D, D), (B, H, D, E), (parts, H, D, E)
-    parts, D, E, H, REVERSE: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
-):  # fmt: skip
-    tiles = tl.cdiv(E, BLOCK_E)
-    b, h = tl.program_id(0) // tiles // H, tl.program_id(0) // tiles % H
-    offs_d, offs_e = tl.arange(0, BLOCK_D), tl.program_id(0) % tiles * BLOCK_E + tl.arange(0, BLOCK_E)
-    state = load_state(initial_tensor, b, h, offs_d, D, offs_e, E)
-    for n in tl.range(0, parts):
-        part = b * parts + (parts - 1 - n if REVERSE else n)
-        passed = load_block(head(passed_tensor, part, h, 0), offs_d, D, offs_d, D)
-        own = load_block(head(states_tensor, part, h, 0), offs_d, D, offs_e, E)
-        store_block(head(states_tensor, part, h, 0), state, offs_d, D, offs_e, E)
-        state = tl.dot(round_to_tf32(passed), round_to_tf32(state), own, input_precision="tf32")
-    store_block(head(final_tensor, b, h, 0), state, offs_d, D, offs_e, E)
 
 
 # ## The walk back
@@ -345,27 +316,6 @@ def tiles_of(q, v, BLOCK_T, BLOCK_E):
     # Beside keys wider than 32, on four warps, values are padded to 64 columns: see the lesson of linear attention.
     E = min(64, E) if D <= 32 else 64
     return dict(BLOCK_T=BLOCK_T or 64, BLOCK_D=D, BLOCK_E=BLOCK_E or E, num_warps=2 if D <= 32 else 4)
-
-
-def parts_of(q, v, cu_seqlens, chunks, tiles, LENGTH):
-    """What the walks get: how many parts a sequence has, their length, and the widths of q and v."""
-    programs = chunks.batch * v.shape[1] * triton.cdiv(v.shape[3], tiles["BLOCK_E"])
-    LENGTH = LENGTH or length_of_parts(q.shape[2], programs, cu_seqlens)
-    return triton.cdiv(q.shape[2], LENGTH), LENGTH, q.shape[3], v.shape[3]
-
-
-# What each part begins with. `along` walks along all of them, from the states that it is handed to those that it fills.
-def from_part_to_part(along, passed, given, result, reverse, tiles):
-    """The states, as kernels take them; `given` is the first, and `result` is filled with the last."""
-    (B, H, D, E), nothing, BLOCK_E = result.shape, tensor(None), tiles["BLOCK_E"]
-    states = result.new_empty(passed.shape[0], H, D, E)
-    along(nothing, tensor(states))
-    launch(
-        join_kernel, (B * H * triton.cdiv(E, BLOCK_E),),
-        (tensor(passed), tensor(given), tensor(states), tensor(result), passed.shape[0] // B, D, E), (H,),
-        REVERSE=reverse, BLOCK_D=tiles["BLOCK_D"], BLOCK_E=BLOCK_E, num_warps=2 if tiles["BLOCK_D"] <= 32 else 8,
-    )  # fmt: skip
-    return tensor(states)
 
 
 # Two launches: the inverses of all chunks, and the walk. Forward fills `o`, backward `u` and `states`. With several

@@ -1,4 +1,6 @@
-"""Kimi delta attention: which level of halves holds a pair of tokens, and a state whose rows fade at different speeds."""
+"""Kimi delta attention: which level of halves holds a pair of tokens, its factors, and a state whose rows fade."""
+
+import math
 
 from draw import Control, Panel, Picture, picture
 from moving import moving
@@ -22,6 +24,34 @@ def levels():
         {"gates": GATES},
         f"Of {len(GATES)} tokens {len(GATES) // 2} pairs lie in halves of one token, {len(GATES)} in halves of two and "
         f"{len(GATES) * 2} in halves of four.",
+    )
+
+
+@picture
+def factors():
+    """One factor for each token and level: of a reader from the border on, of a writer up to it."""
+    sums = [sum(GATES[: token + 1]) for token in range(len(GATES))]
+    halves = (1, 2, 4)
+    last = [[token // half // 2 * 2 * half + half - 1 for token in range(len(GATES))] for half in halves]
+    left = [[math.exp(-abs(sums[t] - sums[last[level][t]])) for t in range(len(GATES))] for level in range(len(halves))]
+    panel = Panel(46 + 40 * len(halves), "what is left between a token and the end of its first half")
+    panel.cells(
+        84, 40, len(halves), len(GATES), (34, 40),
+        lambda r, c: "a" if c > last[r][c] else "b", lambda r, c: f"{left[r][c]:.2f}",
+    )  # fmt: skip
+    for row, half in enumerate(halves):
+        panel.text(76, 40 + 40 * row + 25, f"halves of {half}", "small", "end")
+    for token in range(len(GATES)):
+        panel.text(84 + 34 * token + 17, 34, token, "small", "middle")
+    told = "; ".join(
+        f"halves of {half}: " + ", ".join(f"{x:.2f}" for x in row) for half, row in zip(halves, left, strict=True)
+    )
+    return Picture(
+        "One channel of a chunk of eight tokens, with the gates of the picture in the lesson. In a second half, blue, a "
+        "token reads; in a first one, amber, it is written. The last token of a first half has a factor of 1, and what a "
+        "pair keeps is the product of its two factors: token 6 reads token 1 on the level with halves of 4.",
+        f"A table with a row for each level and a column for each token. {told[0].upper()}{told[1:]}.",
+        [panel],
     )
 
 

@@ -34,7 +34,7 @@ def memory_given_back():
 
 
 #: Of a long text, in ten seconds each; in `make test` compared with the formula in floats alone.
-LONG = {"fast.gated_delta_rule: one_walk", "fast.linear_attention: one_walk"}
+LONG = {"fast.gated_delta_rule: one_walk", "fast.kda: one_walk", "fast.linear_attention: one_walk"}
 ALL = {str(each): each for each in CASES if not each.listed}
 assert LONG <= set(ALL)
 #: Of each file one case in `make test`; `academy check` takes all, and so does the night.

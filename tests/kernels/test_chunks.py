@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from academy.runtime import device
 from academy.judge import accuracy
 from annotated_examples.common import chunks as common
 from annotated_examples.fast import gated_delta_rule as fast_delta_rule
@@ -32,8 +33,10 @@ def operation(request):
     [(1, 1), (33, 20), *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((100, 130), (256, 16)))],
 )
 def test_widths(operation, D, E):
-    """H4: an odd width of 16-bit numbers. D of 256 takes other tiles."""
-    operation.right(operation.tensors(T=40, D=D, E=E, dtype=BF16))
+    """H4: an odd width of 16-bit numbers. D of 256 takes other tiles. What gates and states get in one head of width 1
+    are few numbers that share their errors, so twice PyTorch's is a matter of luck: a card has many sequences."""
+    B = 256 if E == 1 and not device.INTERPRET else 1
+    operation.right(operation.tensors(B=B, T=40, D=D, E=E, dtype=BF16))
 
 
 @pytest.mark.parametrize("T", [1, 32, 33, *(pytest.param(T, marks=pytest.mark.nightly) for T in (31, 70))])

@@ -1,4 +1,4 @@
-"""The kernels of fast.linear_attention and fast.gated_delta_rule, which 16-bit tensors that a descriptor fits are for:
+"""The kernels of fast.linear_attention, fast.gated_delta_rule and fast.kda, for 16-bit tensors that a descriptor fits:
 values, gradients beside the lessons' kernels, packed sequences, resets, what is left to the lessons, mutants."""
 
 # ruff: noqa: E501  (the mutants: an edit reads best on one line)
@@ -13,12 +13,14 @@ from academy.runtime import device
 from academy.judge import accuracy
 from academy.judge.elements import in_float64
 from annotated_examples.common import chunks as common
+from annotated_examples.common import delta_rule
 from annotated_examples.fast import gated_delta_rule as delta
+from annotated_examples.fast import kda
 from annotated_examples.fast import linear_attention as linear
 from operations._packed import sequences_of
 from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import Operation, results, upstreams
-from tests.kernels.harness import DEVICE, Mutant, randn
+from tests.kernels.harness import Mutant, randn
 from tests.kernels.references import recurrence_by_steps
 
 BF16 = torch.bfloat16
@@ -46,12 +48,47 @@ DELTA_MUTANTS = [
     Mutant("a key's row is overwritten", "    dk += load_block(head(dk_tensor, b, hk, start), offs_t, length, offs_d, D)\n", ""),
     Mutant("not summed over the group", "tl.range(0, group)", "tl.range(0, 1)", count=2),
     Mutant("the next sequence's rows aren't cleared", "length, PACKED, BLOCK_T, BLOCK_D)", "length, False, BLOCK_T, BLOCK_D)", count=5),
-    Mutant("parts: what came before is lost", "round_to_tf32(state), own, input", "round_to_tf32(0.0 * state), own, input"),
     Mutant("parts: gradients through the matrix, not its transpose", "passed.mT, dfinal", "passed, dfinal"),
-    Mutant("parts: gradients from the first part on", "part = b * parts + (parts - 1 - n if REVERSE else n)", "part = b * parts + n"),
     Mutant("parts: the keys take nothing off", "along(tensor(ones), tensor(passed)", "along(tensor(0.0 * ones), tensor(passed)"),
-    Mutant("parts: the state after the part", "        store_block(head(states_tensor, part, h, 0), state, offs_d", "        store_block(head(states_tensor, part, h, 0), state + own, offs_d"),
     Mutant("parts: walk back at the start of the sequence", "start_t = begin + n * BLOCK_T", "start_t = n * BLOCK_T"),
+]  # fmt: skip
+KDA_MUTANTS = [
+    Mutant("a border is a row too early", "| 1) << level) - 1", "| 1) << level) - 2"),
+    Mutant("a writer's factor is above 1", "sums - border, border - sums", "sums - border, sums - border"),
+    Mutant("preparing, a writer's factor is above 1", "1.0, -1.0)[:, None]", "1.0, 1.0)[:, None]"),
+    Mutant("pairs of other blocks", "-1) == (writer >> level) + 1", "-1) >= (writer >> level) + 1"),
+    Mutant("the last two halves are left apart", "LEVELS=T.bit_length() - 1", "LEVELS=T.bit_length() - 2"),
+    Mutant("gates of another head", "head(g_tensor, b, h, start)", "head(g_tensor, b, 0, start)"),
+    Mutant("keys of another head", "h // group", "0", count=6),
+    Mutant("a gate below −100 isn't cut off", "tl.where(g < -100.0, -100.0, g) * LOG2E", "g * LOG2E"),
+    Mutant("a token doesn't read itself", "tl.where(rows == columns, own[:, None], p) * scale", "p * scale"),
+    Mutant("beta isn't in the system", "    a *= load_gates(beta_tensor, b, h, start, offs_t, length)[:, None]\n", ""),
+    Mutant("a key writes as if at its own time", "k * tl.exp2(whole - sums), place", "k, place"),
+    Mutant("the state doesn't fade", "u, state * whole[:, None], input", "u, state, input"),
+    Mutant("the state's gradient doesn't fade", "do, dstate * whole[:, None], input", "do, dstate, input"),
+    Mutant("the inverse isn't transposed", "closely(tl.trans(inverse), du", "closely(inverse, du"),
+    Mutant("scores aren't transposed", "tl.dot(tl.trans(p), do", "tl.dot(p, do"),
+    Mutant("what rounding leaves is left out", "    return tl.dot(factor, rest, sums, input_precision=\"ieee\")", "    return sums"),
+    Mutant("beta isn't in dv", "dr * beta, offs_t", "dr, offs_t"),
+    Mutant("what was asked has the wrong sign", "dr * -beta, dstate", "dr * beta, dstate"),
+    Mutant("walk back begins at the first chunk", "(chunks - 1 - passed)", "passed"),
+    Mutant("a reader doesn't pass its own gate", "from_here = columns >= rows", "from_here = columns > rows"),
+    Mutant("a writer passes its own gate", "(columns < rows).to", "(columns <= rows).to"),
+    Mutant("from state to state no gate gets anything", "BLOCK_T - 1), offs_d, D)) * through", "BLOCK_T - 1), offs_d, D)) * (through * 0.0)"),
+    Mutant("what passes all gates is a token's that isn't there", "last = tl.minimum(length, start_t + BLOCK_T) - 1", "last = start_t + BLOCK_T - 1"),
+    Mutant("what was written isn't taken off", "offs_d, D) - terms", "offs_d, D)"),
+    Mutant("gates get nothing of the state's answer", "dg = q * read + k * (beta * down) +", "dg = q * read +"),
+    Mutant("gates get nothing of the system", "dg += query * read + asks * asked", "dg += query * read"),
+    Mutant("a key's row is overwritten", "    dk += load_block(head(dk_tensor, b, h, start), offs_t, length, offs_d, D)\n", ""),
+    Mutant("told by queries alone", "told = tl.dot(tl.where(pair, alpha, 0.0), asks, told", "told = tl.dot(tl.where(pair, 0.0 * alpha, 0.0), asks, told"),
+    Mutant("not summed over the group", ".sum(2)) for", "[:, :, 0]) for"),
+    Mutant("the next sequence's rows aren't cleared", "start_t, length, PACKED, BLOCK_T", "start_t, length, False, BLOCK_T", count=2),
+    (lambda module: of(module).right(of(module).tensors(T=20, D=72)), Mutant("beta gets its values once for each block of channels", "if block == 0:", "if block >= 0:")),
+]  # fmt: skip
+OF_PARTS = [
+    Mutant("what came before is lost", "round_to_tf32(state), own, input", "round_to_tf32(0.0 * state), own, input"),
+    Mutant("gradients from the first part on", "part = b * parts + (parts - 1 - n if REVERSE else n)", "part = b * parts + n"),
+    Mutant("the state after the part", "        store_block(head(states_tensor, part, h, 0), state, offs_d", "        store_block(head(states_tensor, part, h, 0), state + own, offs_d"),
 ]  # fmt: skip
 OF_SHARED = [
     Mutant("a reset is a difference of infinities", "tl.where(g < -100.0, -100.0, g) * LOG2E", "g * LOG2E"),
@@ -102,19 +139,24 @@ def reset(operation, at):
     operation.close_to_steps(inputs, most=MOST)
 
 
-@pytest.fixture(params=[linear, delta], ids=["linear attention", "delta rule"])
+MODULES = pytest.mark.parametrize("module", [linear, delta, kda], ids=["linear attention", "delta rule", "kda"])
+
+
+@pytest.fixture(params=MODULES.args[1], ids=MODULES.kwargs["ids"])
 def operation(request):
     return of(request.param)
 
 
-@pytest.mark.parametrize("module", [linear, delta], ids=["linear attention", "delta rule"])
+@MODULES
 def test_check_passes(module):
     check(module)
 
 
 test_linear_mutant_is_caught = harness.mutant_test(linear, LINEAR_MUTANTS, check)
 test_delta_mutant_is_caught = harness.mutant_test(delta, DELTA_MUTANTS, check)
+test_kda_mutant_is_caught = harness.mutant_test(kda, KDA_MUTANTS, check)
 test_shared_mutant_is_caught = harness.mutant_test(common, OF_SHARED, check, within=delta)
+test_mutant_of_parts_is_caught = harness.mutant_test(delta_rule, OF_PARTS, check, within=delta)
 
 
 @pytest.mark.parametrize(("D", "E", "dtype"), [(8, 8, torch.float16), (40, 72, BF16), (128, 16, torch.float16)])
@@ -145,7 +187,8 @@ def test_one_upstream_gradient(operation, given):
 def test_no_gates(operation):
     """As gates of zero: the same bits, each time. One sum is the exception: of what the state answers to a key, which
     the gradients of β and of the gates both need. Compiled without gates it is added up in another order."""
-    inputs = operation.tensors(T=70) | dict(g=torch.zeros(1, 70, 2, device=DEVICE))
+    inputs = operation.tensors(T=70)
+    inputs["g"].zero_()
     ups = upstreams(inputs)
     mine = results(operation.function, inputs, ups)
     without, again = (results(operation.function, inputs | dict(g=None), ups) for _ in range(2))
@@ -157,10 +200,11 @@ def test_no_gates(operation):
             assert torch.equal(mine[name], value), name
 
 
-def test_similar_keys():
-    """Trap 2 of the delta rule: an inverse whose powers are large."""
-    operation = of(delta)
-    inputs = operation.tensors(T=64, D=32, E=16, H=1)
+@pytest.mark.parametrize("module", [delta, kda], ids=["delta rule", "kda"])
+def test_similar_keys(module):
+    """Trap 2 of the delta rule: an inverse whose powers are large. With heads as in `test_one_upstream_gradient`."""
+    operation = of(module)
+    inputs = operation.tensors(B=1 if device.INTERPRET else 16, T=64, D=32, E=16, H=1)
     direction = F.normalize(randn(32), dim=0)
     inputs["k"].copy_(F.normalize(inputs["k"].float() + direction, dim=-1))
     inputs["beta"].fill_(1.0)
