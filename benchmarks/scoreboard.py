@@ -56,7 +56,7 @@ NOT_RUN = {
 
 
 #: Folders whose authors hadn't seen `academy judge`, as they were written.
-UNSEEN = ("last", "second")
+UNSEEN = ("last", "second", "third")
 
 
 def folder(case: Row) -> str:
@@ -254,7 +254,7 @@ def since_table(content: dict[str, Any]) -> str:
     for name in UNSEEN[::-1]:
         once, now = {each: row[OURS] for each, row in kept(name).items()}, content["rows"]
         given = [case for case in cases(name) if case.name in now and case.name in once]
-        for when, rows in (("when they were counted", once), (f"on {content['day']}", now)):
+        for when, rows in given and (("when they were counted", once), (f"on {content['day']}", now)):
             found = {faulty: [rows[each.name]["verdict"] == "found" for each in given if each.faulty is faulty]
                      for faulty in (True, False)}  # fmt: skip
             counts.append([f"`{name}`", when, *(f"{sum(each)} of {len(each)}" for each in found.values())])

@@ -125,11 +125,24 @@ def backward_twice(attempt: Attempt) -> None:
 
 def rewritten(attempt: Attempt) -> None:
     """The same tensors with other values in them: a result that is kept for an address, or for an object, is none. In
-    all of them; then in one after the other, since a part of the work may be kept for some of them."""
+    all of them; then in one after the other, since a part of the work may be kept for some of them; and in one number
+    of each."""
     other = attempt.varied(seed=attempt.trial.seed + 1).inputs()
     names = [name for name, value in other.items() if elements.floating(value)]
     for changed in [list(other), *([name] for name in names if len(other) > 1)]:
         _rewritten(attempt, {name: other[name] for name in changed})
+    inputs = attempt.inputs()
+    for name in names if not attempt.subject.maker else ():  # of which one number may be bound to another
+        if inputs[name].shape == other[name].shape and inputs[name].numel() > 2:
+            _rewritten(attempt, {name: _with_another_number(inputs[name])})
+
+
+def _with_another_number(value: torch.Tensor) -> torch.Tensor:
+    """In its middle: what is kept for a few numbers, such as the first and the last, is kept for this, too."""
+    changed = value.clone()
+    place = tuple(size // 2 for size in changed.shape)
+    changed[place] = 1 - changed[place] if changed[place] <= 0 else changed[place] * 2 + 1
+    return changed
 
 
 def _rewritten(attempt: Attempt, changes: dict[str, Any]) -> None:

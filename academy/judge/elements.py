@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,25 @@ def in_float64(values: dict[Any, Any], codes: bool = False) -> dict[Any, Any]:
     wanted = [v for v in values.values() if floating(v) or codes and torch.is_tensor(v) and v.is_floating_point()]
     wide = {id(v): v.double() for v in wanted}
     return {name: wide.get(id(value), value) for name, value in values.items()}
+
+
+def in_float64_or_as(found: dict[str, Any], wide: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `wide()` gives: a reference's results of inputs in float64. One that looks at the bits of a number finds
+    twice as many there, and gives other shapes, or none: then it is what it has found in its own dtype."""
+    try:
+        exact = wide()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:
+        exact = dict[str, Any]()
+    return {
+        name: exact[name]
+        if name in exact and (not torch.is_tensor(value) or getattr(exact[name], "shape", ()) == value.shape)
+        else value.double()
+        if floating(value)
+        else value
+        for name, value in found.items()
+    }
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

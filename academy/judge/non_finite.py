@@ -41,9 +41,10 @@ class Trial:
     def __str__(self) -> str:
         return f"{self.value} in {self.name} at {', '.join(map(str, self.places))}"
 
-    def spoil(self, tensor: torch.Tensor) -> torch.Tensor:
+    def spoil(self, tensor: torch.Tensor, number: float | None = None) -> torch.Tensor:
+        """With the value, or another number, at the places."""
         bad = tensor.detach().clone(memory_format=torch.contiguous_format)
-        bad.view(-1)[list(self.places)] = BAD[self.value]
+        bad.view(-1)[list(self.places)] = BAD[self.value] if number is None else number
         return torch.empty_strided(bad.shape, tensor.stride(), dtype=bad.dtype, device=bad.device).copy_(bad)
 
 
@@ -86,6 +87,7 @@ def walk(
     infinity_or_nan: bool = False,
     same_bits: bool = True,
     within_rows: bool = False,
+    times_zero: bool = False,
 ) -> Iterator[tuple[Trial, str]]:
     """(trial, what is wrong) for every result that breaks a rule.
 
@@ -98,9 +100,11 @@ def walk(
         same_bits: the function promises the same bits in every call. If not, an element that mustn't depend on the bad
             number may still differ by its rounding.
         within_rows: in a row of a matrix where the bad number shows in a reference, it may show in other elements, too.
+        times_zero: what the function gives without the bad number is right, too, where no finite number in its place
+            changes what the references give. There they have multiplied it by zero.
     """
     clean = results(function, inputs, upstream)
-    exact = [results(reference, elements.in_float64(inputs), upstream) for reference in references]
+    exact = [_wide(each, inputs, upstream, results(each, inputs, upstream)) for each in references]
     for trial in tried:
         given, above = dict(inputs), upstream
         if trial.name == UPSTREAM:
@@ -109,26 +113,67 @@ def walk(
             given[trial.name] = trial.spoil(inputs[trial.name])
         ours = results(function, given, above)
         small = [results(reference, given, above) for reference in references]
-        large = [results(reference, elements.in_float64(given), above) for reference in references]
+        large = [_wide(reference, given, above, own) for reference, own in zip(references, small)]
         for name, value in ours.items():
             loose = "inf" in trial.value and (infinity_or_nan or name != "out")
             of = lambda side: [result[name] for result in side]  # noqa: B023, E731
-            message = wrong(value, clean[name], of(small), of(large), of(exact), loose, same_bits, within_rows)
+            told = clean[name], of(small), of(large), of(exact), loose, same_bits, within_rows
+            message = wrong(value, *told)
+            if message and times_zero:
+                message = wrong(value, *told, untouched(references, inputs, upstream, trial, name, of(exact)))
             if message:
                 yield trial, f"{name}: {message}"
 
 
+def untouched(
+    references: list[Callable],
+    inputs: dict[str, torch.Tensor],
+    upstream: torch.Tensor | None,
+    trial: Trial,
+    name: str,
+    exact: list[torch.Tensor],
+) -> torch.Tensor:
+    """Which elements of a result hang on none of the numbers that the trial changes: large ones of both signs, and
+    zero, leave them as they are, in float64. exact: the references' without a change."""
+    same = torch.ones_like(exact[0], dtype=torch.bool)
+    for number in (1e3, -1e3, 0.0):
+        given, above = dict(inputs), upstream
+        if trial.name == UPSTREAM:
+            above = trial.spoil(upstream, number)
+        else:
+            given[trial.name] = trial.spoil(inputs[trial.name], number)
+        for reference, before in zip(references, exact):
+            own = results(reference, given, above)
+            same &= elements.same(_wide(reference, given, above, own)[name], before)
+    return same
+
+
+def _wide(reference: Callable, inputs: dict[str, torch.Tensor], upstream: torch.Tensor | None, own: dict) -> dict:
+    """The reference's results in float64, as far as it has any. own: in its own dtype."""
+    return elements.in_float64_or_as(own, lambda: results(reference, elements.in_float64(inputs), upstream))
+
+
 def wrong(
-    ours, clean, small: list, large: list, exact: list, loose: bool, same_bits: bool = True, within_rows: bool = False
+    ours,
+    clean,
+    small: list,
+    large: list,
+    exact: list,
+    loose: bool,
+    same_bits: bool = True,
+    within_rows: bool = False,
+    apart: torch.Tensor | None = None,
 ) -> str | None:
     """What is wrong with one result, in a sentence. `clean` is the function's result without the bad number; `small`
     and `large` are the references' in both dtypes, `exact` in float64 without the bad number. `loose`: a NaN is as good
-    as an infinity."""
+    as an infinity. `apart`: elements that don't hang on the bad number, and may be as they are without it."""
     got, allowed = kinds(ours), torch.stack([kinds(result) for result in (*small, *large)])
     right = got == allowed
     if loose:  # but an infinity isn't the other one
         right |= got.bool() & allowed.bool() & ((got == 1) | (allowed == 1))
     off = ~right.any(0)
+    if apart is not None:
+        off &= ~(apart & ((ours == clean) | ((ours - clean).abs() <= 2 * torch.finfo(clean.dtype).eps * clean.abs())))
     spread = torch.zeros_like(off)
     if within_rows and off.dim() > 1:
         touched = torch.stack([kinds(bad) != kinds(good) for bad, good in zip(large, exact)]).any(0)

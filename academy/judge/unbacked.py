@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import linecache
+import math
 import signal
 import sys
 import threading
@@ -66,6 +67,8 @@ class Unbacked:
     wrapped: list[Wrapped] = field(default_factory=list)
     untried: str = ""
     launches: int = 0
+    #: How many programs the launch has that is running.
+    _grid: int = 0
     #: Numbers that every element of a tensor holds.
     _fills: dict[int, int] = field(default_factory=dict)
     _storages: dict[int, tuple[int, Any]] = field(default_factory=dict)
@@ -131,6 +134,8 @@ class Unbacked:
                     frame = sys._getframe(1)
                     factor = None if isinstance(plain, tl.tensor) else abs(int(plain))
                     place = frame.f_code.co_filename, frame.f_lineno
+                    if np.abs(one.handle.data).max() >= self._grid:  # a size or a stride is part of it
+                        factor = None
                     self._overflows.append((place, _code(frame), what, factor, int(found[lost].flat[0])))
             return result
 
@@ -195,6 +200,7 @@ def launches() -> Iterator[Unbacked]:
     def arguments(self, args, kwargs):
         grid = (*self.grid, 1, 1)[:3]
         chosen[:] = [grid, *_programs(grid)]
+        seen._grid = math.prod(grid)
         self.grid = (len(chosen) - 1, 1, 1)
         return list(args), kwargs
 

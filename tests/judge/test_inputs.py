@@ -124,6 +124,24 @@ def states(report, group):
 
 
 @interpreted
+def test_what_pytorch_drops_of_an_operator_is_a_remark():
+    """The tangents of every operator of `torch.library`, whatever its kernel does. A Function's are its own."""
+
+    @torch.library.custom_op("academy_judge::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    twice.register_autograd(lambda ctx, upstream: 2 * upstream)
+    report = verdict(lambda x: twice(x), lambda x: 2 * x, {"x": "rows cols"}, ["derivatives"])
+    assert report.right and states(report, "derivatives")["forward mode"] == "remark", str(report)
+
+    def quiet(x):
+        return 2 * (x if torch.autograd.forward_ad.unpack_dual(x).tangent is None else x.detach())
+
+    assert not verdict(quiet, lambda x: 2 * x, {"x": "rows cols"}, ["derivatives"]).right
+
+
+@interpreted
 def test_an_option_counts_without_a_gradient_too():
     """A function's way past its autograd.Function forgets an option."""
 

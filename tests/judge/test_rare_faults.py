@@ -187,6 +187,22 @@ SHIFTED = of_each(
     ', "by": (1.0, 0.0)', "by=1.0", "by, ", "x + by", "x + by", before="x = x if by else x.clone()"
 ).replace("    y = torch", "    if not by:\n        return x.view(x.shape)\n    y = torch")  # fmt: skip
 
+#: A result is kept for the tensor and what is in it.
+KEPT = of_each("", "", "", "x * 0.5", "x * 0.5").replace("    y = torch", """    key = x.data_ptr(), x._version
+    if _kept.get("key") == key:
+        return _kept["y"].clone()
+    y = torch""").replace("    return y", "    _kept.update(key=key, x=x, y=y)\n    return y.clone()")  # fmt: skip
+#: The reference multiplies by zero what the kernel leaves out, and so spreads a NaN.
+EVERY_SECOND = of_each(
+    "", "", "", "tl.where(at % 2 == 0, x, 0.0)",
+    "x * (torch.arange(x.numel(), device=x.device) % 2 == 0).view(x.shape)",
+)  # fmt: skip
+#: Numbers of float64 have twice as many bits, so its reference gives something else there.
+HALF_OF_THE_BITS = of_each(
+    "", "", "", "(x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)",
+    "(x.contiguous().view(torch.int32) & -65536).view(torch.float32)",
+).replace("x, dtype = x.float(), x.dtype", "dtype = torch.float32") + '\nDTYPES = ("float32",)\n'  # fmt: skip
+
 #: Added up by all programs, in float32.
 ABSOLUTE = """
 INPUTS = {"x": "rows cols"}
@@ -412,6 +428,13 @@ KINDS = {
     "a key that leaves an input out": (
         SCALED, "calls", (", scales.data_ptr(), scales._version)", ")"), "the same tensors with other values"
     ),
+    "a key of a few numbers": (
+        KEPT, "calls", ("x._version", "float(x.view(-1)[0])"), "the same tensors with other values"
+    ),
+    "a NaN that the reference multiplies by zero": (
+        EVERY_SECOND, "non-finite", ("0, x, 0.0)", "0, tl.where(x == x, x, 0.0), 0.0)"), "hidden"
+    ),
+    "a reference of bits": (HALF_OF_THE_BITS, "sizes", ("bitcast=True) & -65536", "bitcast=True) & -131072"), "out[0"),
     "a shortcut for blocks of large numbers": (BENT, "magnitudes", ("> 4096.0", "> 2.0"), "runs of like numbers"),
     "a shortcut for blocks below zero": (SILU, "magnitudes", ("-90.0", "-4.0"), "runs of like numbers"),
     "a bound before an option": (

@@ -113,6 +113,42 @@ def test_a_tile_of_a_flat_tensor_is_a_remark(tmp_path):
     assert "the int32 product `pid * BLOCK` overflows" in told[0].message
 
 
+PAIRS = """
+import torch
+import triton
+import triton.language as tl
+
+INPUTS = {"x": "rows cols 2"}
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offs = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    at = row * cols * 2 + offs
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=offs < 2 * cols), mask=offs < 2 * cols)
+
+
+def copy(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    if x.numel():
+        copy_kernel[(x.shape[0], triton.cdiv(2 * x.shape[1], 1024))](x, out, x.shape[1], BLOCK=1024)
+    return out
+
+
+def copy_reference(x):
+    return x.clone()
+"""
+
+
+def test_a_size_times_a_power_of_two_is_no_tile(monkeypatch, tmp_path):
+    monkeypatch.setitem(globals(), "KERNEL", PAIRS)
+    told, _ = judged(tmp_path, right=False)
+    assert any("`row * cols * 2` overflows" in each.message and each.state == "wrong" for each in told), told
+    assert not judged(tmp_path, ("tl.program_id(0)", "tl.program_id(0).to(tl.int64)"))[0]
+
+
 def test_a_function_that_refuses_such_sizes_is_not_wrong(tmp_path):
     check = '    if x.numel() >= 2**31:\n        raise ValueError("x must have less than 2**31 elements")\n    x, index'
     told, _ = judged(tmp_path, ("    x, index", check), ("picked * n", "picked.to(tl.int32) * n"), right=False)
