@@ -425,8 +425,8 @@ def _notes(record: dict, level: str) -> list[str]:
                 text = f"- {provider} {NOTES[kind] if by_case else NOTES[kind].format(detail)}"
                 said.setdefault(text, []).append(f"{_name(case)}: {detail}")
     lines = [
-        text.replace("{}", f"`{places[0]}`")
-        + (f" and in {len(places) - 1} more cases" if "{}" in text and places[1:] else "")
+        text.replace("{}", "`" + places[0].replace("`", "") + "`")
+        + (f" and in {len(places) - 1} more case{'s' * (len(places) > 2)}" if "{}" in text and places[1:] else "")
         for text, places in said.items()
     ]
     return ["", f"{level} Notes", "", *lines, ""] if lines else []

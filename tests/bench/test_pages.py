@@ -142,7 +142,7 @@ NOTES = {
     "liger-kernel": {"writes_inputs": ["x"]},
     "gemlite": {"missing": "ModuleNotFoundError: No module named 'gemlite'"},
     "rough": {"inaccurate": "out: RMS error 1"},
-    "lesson": {"failed": "out: wrong"},
+    "lesson": {"failed": "out: `wrong`"},
 }
 SQUARES = [case((n, n, n), forward=dict(entry(), operations=2 * n**3)) for n in range(128, 1281, 128)]
 #: What is committed, by device, and what its page says, in this order.
@@ -154,7 +154,7 @@ SAID = {
     ]),
     "notes": ({"NVIDIA H200": [case(notes=NOTES), case((3, 5), notes=NOTES)]}, [
         "lesson failed: `4x8: out: wrong`", "liger-kernel overwrites its inputs (x)", "gemlite was not installed",
-        "rough is outside the error rule", "and in 1 more cases",
+        "rough is outside the error rule", "and in 1 more case\n",
     ]),
     "two devices": ({"NVIDIA A100": [case(forward=entry(ours=5.0))], "NVIDIA H200": [case()]}, [
         "## NVIDIA H200", "## NVIDIA A100", "5 ms",
