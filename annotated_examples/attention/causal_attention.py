@@ -357,8 +357,7 @@ def causal_attention(q, k, v, *, scale=None):
 # At 4096 tokens with 16 heads of 128 PyTorch's attention is faster: forward ours has
 # [[bench: causal_attention/4x16x4096x128/forward/speedup]] its speed, backward
 # [[bench: causal_attention/4x16x4096x128/backward/speedup]]. Here 16-bit tiles have one size for all cards and widths,
-# each element has a pointer of its own, and every tile is masked. [The fast version](../fast/flash_attention.py) climbs
-# from here.
+# threads compute addresses, and every tile is masked. [The fast version](../fast/flash_attention.py) climbs from here.
 
 
 # ## A run small enough to watch

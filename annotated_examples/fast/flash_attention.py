@@ -253,7 +253,7 @@ def attention_forward_kernel(
 # SM, `SHORT` for three with heads of 64: in registers, and in shared memory for `STAGES` tiles of keys and of values.
 # The descriptors are made here, one per tensor; what they can't describe goes to the lesson's kernels.
 FORWARD = {64: TileSizes(128, 128, 3, 4), 128: TileSizes(64, 64, 3, 4)}
-# Of short sequences a good part of all tiles lies on the diagonal, where half of a tile of 128 keys is masked.
+# Under a causal mask a good part of a short sequence's tiles lies on the diagonal, where half of 128 keys is masked.
 SHORT = FORWARD | {64: TileSizes(128, 64, 3, 4)}
 
 

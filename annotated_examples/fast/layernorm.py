@@ -9,9 +9,9 @@ At 32768 x 4096 in bfloat16 the forward pass takes [[bench: layernorm/32768x4096
 [[bench: layernorm/32768x4096/forward/lesson.ms]]. Backward takes [[bench: layernorm/32768x4096/backward/ms]] and
 [[bench: layernorm/32768x4096/backward/lesson.ms]].
 
-**What it costs.** It moves little more than the bytes that have to move, which [the lesson](../classics/layernorm.py)
-counts. That reaches [[bench: layernorm/32768x4096/forward/share]] of the limit forward and
-[[bench: layernorm/32768x4096/backward/share]] backward.
+**What it costs.** Where a row fits into registers it moves little more than the bytes that have to move, which [the
+lesson](../classics/layernorm.py) counts. That reaches [[bench: layernorm/32768x4096/forward/share]] of the limit
+forward and [[bench: layernorm/32768x4096/backward/share]] backward.
 
 **Contract.** The lesson's. In one respect it does more: the mean is corrected for its own rounding, so a row may be far
 from zero, as long as float32 can still tell its numbers apart.
@@ -92,8 +92,8 @@ def layernorm_forward_kernel(
 
     # How many neighbours can one instruction load? Rows begin at multiples of the row length. The largest power of two
     # in it, `vector = 2` for rows of six, divides the offset of every row. (`n & -n` is the lowest bit of `n`.) For a
-    # row of 4097 it is 1: its elements come one at a time. Weight and bias begin at aligned addresses and could be
-    # loaded eight at a time even then. But then a thread would hold different columns of them than of the rows, and the
+    # row of 4097 it is 1: its elements come one at a time. Weight and bias begin at aligned addresses, so of them the
+    # compiler would give a thread eight neighbours even then. Those are other columns than it holds of the rows, and
     # threads would have to exchange them. So they are loaded in the same way as the rows.
     vector: tl.constexpr = (N | stride_xm) & -(N | stride_xm)
     vector_n = tl.max_contiguous(offs_n, vector)
@@ -265,8 +265,8 @@ def layernorm_backward_kernel(
 #
 # A tile of `x`, one of `dy` and two accumulators have to fit. A thread has room for 32 elements of each, so the 8 warps
 # of a program have room for 8192. One exception: rows a little longer than 4096 that are loaded one or two elements at
-# a time, such as 4097. Half of 8 warps would hold only masked lanes, and loading ahead gains little. Two programs of 4
-# warps are faster there: one loads while the other one waits.
+# a time, such as 4097. Half of what 8 warps have room for would be masked, and loading ahead gains little. Two programs
+# of 4 warps are faster there: one loads while the other one waits.
 #
 # [[figure: hardware/occupancy]]
 @functools.cache

@@ -289,8 +289,8 @@ def linear_cross_entropy_lean(
 
 # ## Where it falls behind
 #
-# With a small vocabulary it is slower than those who keep more. `torch.compile` fuses the loss, too, and keeps all
-# logits in bfloat16: at 8192 x 2048 x 32000 it takes
+# With a small vocabulary `torch.compile` is ahead. It fuses the loss, too, and keeps all logits in bfloat16: at 8192 x
+# 2048 x 32000 it takes
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.ms]] and
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/torch.compile.memory]], this file
 # [[bench: linear_cross_entropy/8192x2048x32000/forward+backward/ms]] and

@@ -14,7 +14,7 @@ What is slow about the lesson's kernel? Its threads spend registers and time on 
 with a wait for its first loads, and ends with a store. Meanwhile its tensor cores have nothing to do.
 
 **What it costs.** As in the lesson: `2 · M · N · K` operations, and at best the inputs and the result are moved once
-each. Every new shape is searched for, which takes seconds.
+each. A new shape is searched for, which takes seconds, unless its [last wave](#the-last-wave) is cut.
 
 **Contract.** As the lesson's: any strides, any K, float32, float16 or bfloat16. float32, and matrices that no
 descriptor can describe, are left to the lesson's kernel.
@@ -187,9 +187,9 @@ DESCRIPTOR_CONFIGURATIONS = [
 
 
 # No need to try what can't win: tiles of 16 rows for many rows, or of 128 for few. Or anything but groups of 32 for the
-# logits of a vocabulary: groups of 8 read the weights 8 times, these twice. A search, whose trials are too short for a
-# hot card, chose what takes [[bench: matmul_autotuned/ladder/vocabulary, as searched for/vocabulary_ms]]. These take
-# [[bench: matmul_autotuned/ladder/vocabulary, groups of 32/vocabulary_ms]], and cuBLAS
+# logits of a vocabulary: with 8192 rows groups of 8 read the weights 8 times, these twice. A search (short trials, a
+# card that isn't hot yet) chose what takes [[bench: matmul_autotuned/ladder/vocabulary, as searched for/vocabulary_ms]].
+# These take [[bench: matmul_autotuned/ladder/vocabulary, groups of 32/vocabulary_ms]], and cuBLAS
 # [[bench: matmul_autotuned/ladder/vocabulary, cuBLAS/vocabulary_ms]].
 def with_fitting_rows(configurations, arguments, **options):
     rows, columns = arguments["M"], arguments["N"]
@@ -344,7 +344,7 @@ def stored(x):
 
 
 # One stride must be 1, the other a multiple of 16 bytes, and so must the address. Rows may not overlap. The result is
-# None if only pointers will do. float32 is left to the kernel that can multiply it exactly.
+# None if only pointers will do. float32 is left to the kernel that can multiply it in full precision.
 def storage_order(x):
     rows, columns = x.shape
     stride_row, stride_column = x.strides
@@ -543,7 +543,7 @@ def matmul_backward(dc, a, b, saved=None, activation=None, *, needs=(True, True)
 
 @replayed
 def matmul(a, b, activation=None):
-    """`activation(a @ b)`, differentiable. The first call for a shape searches for the fastest configuration.
+    """`activation(a @ b)`, differentiable. Mostly the first call for a shape searches for the fastest configuration.
 
     Args:
         a: tensor of shape (M, K), float32, float16 or bfloat16, any strides.

@@ -19,9 +19,10 @@ once.
 eight bits are left to the lesson's kernel, and so are, up to 64 rows, codes whose rows don't begin at multiples of 16
 bytes; with more rows those are decoded to memory as well.
 
-**Where it falls behind.** From 128 rows on the lead is gone. With 4096 rows a kernel decodes first, in
-[[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]], the time of a copy that moves as many bytes; the library
-multiplies.
+**Where it falls behind.** From 128 rows on the lead is gone: 256 take [[bench: mx_matmul/256x8192x8192/forward/ms]],
+and with weights in sixteen bits [[bench: mx_matmul/256x8192x8192/forward/cuBLAS, sixteen bits.ms]]. With 4096 rows a
+kernel decodes first, in [[bench: mx_matmul/ladder/decoding alone/4096_rows_ms]], the time of a copy that moves as many
+bytes; the library multiplies.
 
 And with one row it runs at [[bench: mx_matmul/1x8192x8192/forward/share]] of the speed of a copy that moves as many
 bytes. A graph with an empty kernel takes [[bench: mx_matmul/ladder/an empty kernel/1_row_ms]]. If words were multiplied
@@ -245,7 +246,7 @@ def mx_parts_kernel(
     tl.store(parts_ptr + offsets, tl.trans(acc), mask=(offs_m < M)[:, None] & n_mask[None, :])
 
 
-# The parts are added in order, then the bias, and the sum is rounded once.
+# The parts are added in a fixed order, then the bias, and the sum is rounded once.
 @triton.jit
 def add_parts_kernel(
     parts_ptr, bias_ptr, c_ptr,  # (PARTS, M, N); (N,) or None; (M, N); contiguous
@@ -276,7 +277,7 @@ def decode_kernel(
     words_ptr, scale_ptr, weight_ptr,  # (N, K // 8), words of eight codes; (N, K // 32), bytes; (N, K), contiguous
     N, K, stride_wn, stride_sn, stride_sk, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    # One axis for both: the second one ends at 65,535 programs, and vocabularies are longer than four times that. In
+    # One axis for both: the second one ends at 65,535 programs, and a vocabulary may be longer than four times that. In
     # the example a row has five blocks, so `decode_kernel, pid=7: pid_k = 2`.
     blocks = tl.cdiv(K, BLOCK_K)
     pid_n, pid_k = tl.program_id(0) // blocks, tl.program_id(0) % blocks

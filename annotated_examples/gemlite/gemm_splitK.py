@@ -161,8 +161,8 @@ def gemm_splitK(
     return gemm_splitK_forward(a, words, scales, zeros, **modes, **options)
 
 
-# Which of the two? Few rows make few tiles, and then splitting K is the only way to fill the card. With more than 64
-# rows there are enough tiles, and each part would only add traffic.
+# Which of the two? Few rows make few tiles, and splitting K fills the card. With more than 64 rows there are more
+# tiles, and each part adds more traffic.
 @replayed
 def low_bit_matmul(
     a, words, scales, zeros, *, W_nbits, group_size, W_group_mode=3, channel_scale_mode=0, scales_a=None,

@@ -6,7 +6,7 @@ Element $t$ of a running sum is the sum of everything up to $t$:
 [[eq: CS]]
 
 It looks like the one thing a GPU can't do. Each result is the one before it plus a number, [[tag: CS-step]], so each
-has to wait for all others. It doesn't, because sums may be grouped. A **scan** adds to every element the one next to
+has to wait for all before it. It doesn't, because sums may be grouped. A **scan** adds to every element the one next to
 it, then the one two places away, then four: eight elements take three rounds, and all additions of a round are made at
 the same time.
 

@@ -114,7 +114,7 @@ def matmul_kernel(
     n_mask = offs_n < N
 
     # Walk along K one tile at a time, to the right in `x` and down in `y`, and add up the products of the tiles
-    # [[tag: MM-Z]]. The sum is kept in float32 whatever the inputs are: a sum in 16 bits
+    # [[tag: MM-Z]]. The sum is kept in float32 however narrow the inputs are: a sum in 16 bits
     # [stops growing](../../docs/guides/numerics.md#a-sum-that-stops-growing). `tl.cdiv` rounds up, as `triton.cdiv`
     # does outside of a kernel.
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)

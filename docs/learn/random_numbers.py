@@ -249,7 +249,7 @@ print("dtype and layout don't matter:", all(torch.equal(dropout(x, 0.25, 3) != 0
 # ## What it costs
 #
 # Ten rounds of Philox make four words. In `tl.randint4x` they take about 75 instructions, roughly 20 a word. `tl.rand`
-# keeps one word of the four, so the kernel at the top of this chapter spends about 65 on each element. The lesson's kernel
+# keeps one word of the four, so the kernel of this chapter spends about 65 on each element. The lesson's kernel
 # uses all four words, and gets by with about 20 for an element, everything included. None of this touches memory. PyTorch
 # stores its mask in the forward
 # pass, a byte for each element, and reads it in the backward pass.

@@ -14,7 +14,7 @@
 # # 6. Reduce down the columns
 #
 # A bias is added to every row of a batch, so its gradient is the sum of all rows. But each program has only a few of them.
-# Who adds up what the programs have found? You try the obvious answer, see why its result changes from run to run, and
+# Who adds up what the programs have found? You try the obvious answer, see why its result may change from run to run, and
 # write the one that LayerNorm's backward pass uses: partial sums.
 
 # %% tags=["setup"] jupyter={"source_hidden": true} cellView="form"

@@ -211,7 +211,7 @@ for name, ACC in (("float16", tl.float16), ("float32", tl.float32)):
     print(f"2040 + 20 ones, kept in {name}: {out[0]:.0f}")
 
 # %% [markdown]
-# That is why `acc` is float32 whatever the inputs are. The inputs stay float16, which is what makes the tensor cores fast;
+# That is why `acc` is float32 however narrow the inputs are. The inputs stay float16, which is what makes the tensor cores fast;
 # only the sum is wider. The result is rounded once, by the store.
 #
 # ## What a float32 product computes

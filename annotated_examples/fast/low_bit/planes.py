@@ -102,8 +102,8 @@ def two_planes(words, j: tl.constexpr, W_NBITS: tl.constexpr, dtype: tl.constexp
 # ## Scales and zeros, once per group
 #
 # A group is a whole number of words, so a word never lies in two groups. There is one row of metadata for each row of
-# words, or only one (`META_ROWS` is 1) if the whole tile lies inside a group. `EVEN` says that no tile reaches past the
-# matrix. Then the masks are always true, and the compiler drops them.
+# words, or only one (`META_ROWS` is 1) if the whole tile lies inside a group. `EVEN` says that no tile of words reaches
+# past the matrix. Then their masks are always true, and the compiler drops them.
 @triton.jit
 def word_metadata(metadata, row, offs_n, N, K_WORDS, group_words, META_ROWS: tl.constexpr, EVEN: tl.constexpr):
     metadata_ptr, stride_g, stride_n = metadata
@@ -134,8 +134,8 @@ def scales_and_zeros(
 
 
 # Inside a group every product has the same scale as a factor, and the zero point is multiplied by nothing but the sum
-# of A, [[tag: QM-regroup]]. So neither is applied to single weights. Both are applied to a finished sum, in float32,
-# and no weight is ever rounded to sixteen bits.
+# of A, [[tag: QM-regroup]]. So where a tile lies inside one group, neither is applied to single weights. Both are
+# applied to a finished sum, in float32, and no weight is rounded to sixteen bits.
 @triton.jit
 def add_group(acc, sums, a_sums, scale, zero, W_GROUP_MODE: tl.constexpr):
     if W_GROUP_MODE == 1 or W_GROUP_MODE == 3:
