@@ -187,8 +187,8 @@ DESCRIPTOR_CONFIGURATIONS = [
 
 
 # No need to try what can't win: tiles of 16 rows for many rows, or of 128 for few. Or anything but groups of 32 for the
-# logits of a vocabulary: with 8192 rows groups of 8 read the weights 8 times, these twice. A search (short trials, a
-# card that isn't hot yet) chose what takes [[bench: matmul_autotuned/ladder/vocabulary, as searched for/vocabulary_ms]].
+# logits of a vocabulary: with 8192 rows groups of 8 read the weights 8 times, these twice. A search, whose trials
+# leave the card cool, chose what takes [[bench: matmul_autotuned/ladder/vocabulary, as searched for/vocabulary_ms]].
 # These take [[bench: matmul_autotuned/ladder/vocabulary, groups of 32/vocabulary_ms]], and cuBLAS
 # [[bench: matmul_autotuned/ladder/vocabulary, cuBLAS/vocabulary_ms]].
 def with_fitting_rows(configurations, arguments, **options):
