@@ -57,8 +57,8 @@ def copied_over(entry: dict, tiles: list[str]) -> dict:
     tiles: what `overtaken.overtaken` found.
     """
     message = (
-        f"{entry['kernel']} may compute nonsense, now and then: Triton keeps {', '.join(tiles)} in a single place, and "
-        "copies the next tile there while the tensor cores may still read the last. Take num_stages=1"
+        f"{entry['kernel']} may compute nonsense, now and then: Triton gives {', '.join(tiles)} a place too few, and "
+        "copies a later tile over one that the tensor cores may still read. Take num_stages=1"
     )
     return dict(kind="race", message=message)
 

@@ -44,7 +44,7 @@ import triton.language as tl
 
 from annotated_examples.common.launching import power_of_2_up_to
 from annotated_examples.common.rows import as_rows, row_stride
-from annotated_examples.common.streams import MOST_STREAMS, beside, contiguous_like, streams_contract
+from annotated_examples.common.streams import beside, contiguous_like, streams_contract
 
 
 # ## Reference
@@ -58,98 +58,125 @@ def expand_streams_reference(x, out, res, post):
 
 # ## Collapse and expand
 #
-# Forward, a program takes one token and a block of channels of all its streams. Streams past the end, where there are
-# three, are 0.
+# Forward, a program takes one token and a block of channels of all its streams. There are few streams, so each one's
+# row is loaded by itself: `tl.static_range` unrolls a loop, and a tuple holds the rows. Each thread then has the same
+# channels of all streams, and sums over streams need nobody else. In a block of three dimensions, of pairs of streams
+# and channels, the compiler would lay streams across threads, which then have to exchange what they add up.
 @triton.jit
 def collapse_kernel(
     x_ptr, pre_ptr, u_ptr,  # (M, n, C); (M, n), contiguous; (M, C), contiguous
-    C, n, stride_m, stride_i, N: tl.constexpr, BLOCK_C: tl.constexpr,
+    C, stride_m, stride_i, N: tl.constexpr, BLOCK_C: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(C, BLOCK_C)
-    m, i = (tl.program_id(0) // blocks).to(tl.int64), tl.arange(0, N)
+    m = (tl.program_id(0) // blocks).to(tl.int64)
     offs_c = tl.program_id(0) % blocks * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (i < n)[:, None] & (offs_c < C)[None, :]
-    x = tl.load(x_ptr + m * stride_m + i[:, None] * stride_i + offs_c[None, :], mask=mask, other=0.0).to(tl.float32)
-    pre = tl.load(pre_ptr + m * n + i, mask=i < n, other=0.0)
+    u = tl.zeros((BLOCK_C,), tl.float32)
+    for i in tl.static_range(N):
+        x = tl.load(x_ptr + m * stride_m + i * stride_i + offs_c, mask=offs_c < C, other=0.0).to(tl.float32)
+        u += tl.load(pre_ptr + m * N + i) * x
     # [[tag: HC-collapse]]
-    tl.store(u_ptr + m * C + offs_c, tl.sum(pre[:, None] * x, 0), mask=offs_c < C)
+    tl.store(u_ptr + m * C + offs_c, u, mask=offs_c < C)
 
 
-# `res` has a row for each stream that comes out, and a column for each that goes in. `x` has a row for each that goes
-# in. So the numbers of `res` stand along the first two dimensions of a block, those of `x` along the last two, and the
-# sum runs over the second. Turned around, nothing would look wrong: rows and columns both add up to 1.
+# `res` has a row for each stream that comes out, and a column for each that goes in: `i * N + j` is its number for
+# stream `j` going into stream `i`. Turned around, nothing would look wrong: rows and columns both add up to 1.
 @triton.jit
 def expand_kernel(
     x_ptr, out_ptr, res_ptr, post_ptr,  # (M, n, C); (M, C), rows stride_om apart; (M, n, n) and (M, n), contiguous
     y_ptr,  # (M, n, C), contiguous
-    C, n, stride_m, stride_i, stride_om, N: tl.constexpr, BLOCK_C: tl.constexpr,
+    C, stride_m, stride_i, stride_om, N: tl.constexpr, BLOCK_C: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
     blocks = tl.cdiv(C, BLOCK_C)
-    m, i = (tl.program_id(0) // blocks).to(tl.int64), tl.arange(0, N)
+    m = (tl.program_id(0) // blocks).to(tl.int64)
     offs_c = tl.program_id(0) % blocks * BLOCK_C + tl.arange(0, BLOCK_C)
-    mask = (i < n)[:, None] & (offs_c < C)[None, :]
-    x = tl.load(x_ptr + m * stride_m + i[:, None] * stride_i + offs_c[None, :], mask=mask, other=0.0).to(tl.float32)
     out = tl.load(out_ptr + m * stride_om + offs_c, mask=offs_c < C, other=0.0).to(tl.float32)
-    both = (i < n)[:, None] & (i < n)[None, :]
-    res = tl.load(res_ptr + m * n * n + i[:, None] * n + i[None, :], mask=both, other=0.0)
-    post = tl.load(post_ptr + m * n + i, mask=i < n, other=0.0)
+    xs = ()
+    for j in tl.static_range(N):
+        x = tl.load(x_ptr + m * stride_m + j * stride_i + offs_c, mask=offs_c < C, other=0.0)
+        xs = xs + (x.to(tl.float32),)
     # [[tag: HC-expand]]. The first new stream of the example's first token gets three quarters of (2, 0), a quarter of
-    # (0, 2), and twice what the layer returned, (1, −1): `pid=0: y[0] = [3.5, -1.5]`.
-    y = tl.sum(res[:, :, None] * x[None, :, :], 1) + post[:, None] * out[None, :]
-    tl.store(y_ptr + m * n * C + i[:, None] * C + offs_c[None, :], y, mask=mask)
+    # (0, 2), and twice what the layer returned, (1, −1): `pid=0, i=0, j=2: y = [3.5, -1.5]`.
+    for i in tl.static_range(N):
+        y = tl.load(post_ptr + m * N + i) * out
+        for j in tl.static_range(N):
+            y += tl.load(res_ptr + m * N * N + i * N + j) * xs[j]
+        tl.store(y_ptr + m * N * C + i * C + offs_c, y, mask=offs_c < C)
 
 
 # ## Back through both
 #
 # Gradients of coefficients are sums over channels. So a program has a token with all its channels, and nobody else adds
-# to its sums. Each lane keeps its own until the loop is over.
+# to its sums. A thread has eight neighbouring channels, `FOLD`, and adds up its own products of them at once. What
+# threads have is added up when the loop is over.
+@triton.jit
+def fold(x, FOLD: tl.constexpr):
+    return tl.sum(tl.reshape(x, (x.shape[0] // FOLD, FOLD)), 1)
+
+
+@triton.jit
+def zeros(COUNT: tl.constexpr, LANES: tl.constexpr):
+    rows = ()
+    for _ in tl.static_range(COUNT):
+        rows = rows + (tl.zeros((LANES,), tl.float32),)
+    return rows
+
+
 @triton.jit
 def collapse_backward_kernel(
     du_ptr, x_ptr, pre_ptr, dx_ptr, dpre_ptr,  # (M, C), rows stride_um apart; as above; like x, contiguous; like pre
-    C, n, stride_um, stride_m, stride_i, N: tl.constexpr, BLOCK_C: tl.constexpr,
+    C, stride_um, stride_m, stride_i, N: tl.constexpr, BLOCK_C: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
-    m, i = tl.program_id(0).to(tl.int64), tl.arange(0, N)
-    pre = tl.load(pre_ptr + m * n + i, mask=i < n, other=0.0)
-    acc = tl.zeros((N, BLOCK_C), tl.float32)
+    m = tl.program_id(0).to(tl.int64)
+    acc = zeros(N, BLOCK_C // FOLD)
     for start in tl.range(0, C, BLOCK_C):
         offs_c = start + tl.arange(0, BLOCK_C)
-        mask = (i < n)[:, None] & (offs_c < C)[None, :]
-        x = tl.load(x_ptr + m * stride_m + i[:, None] * stride_i + offs_c[None, :], mask=mask, other=0.0)
         du = tl.load(du_ptr + m * stride_um + offs_c, mask=offs_c < C, other=0.0).to(tl.float32)
-        # [[tag: HC-v]], and the second half of [[tag: HC-X]]
-        tl.store(dx_ptr + m * n * C + i[:, None] * C + offs_c[None, :], pre[:, None] * du[None, :], mask=mask)
-        acc += x.to(tl.float32) * du[None, :]
-    tl.store(dpre_ptr + m * n + i, tl.sum(acc, 1), mask=i < n)
+        new = ()
+        for i in tl.static_range(N):
+            x = tl.load(x_ptr + m * stride_m + i * stride_i + offs_c, mask=offs_c < C, other=0.0).to(tl.float32)
+            new = new + (acc[i] + fold(x * du, FOLD),)
+            # [[tag: HC-v]], and the second half of [[tag: HC-X]]
+            tl.store(dx_ptr + m * N * C + i * C + offs_c, tl.load(pre_ptr + m * N + i) * du, mask=offs_c < C)
+        acc = new
+    for i in tl.static_range(N):
+        tl.store(dpre_ptr + m * N + i, tl.sum(acc[i], 0))
 
 
-# `dx` is the product with the transposed mixture: now the sum runs over the streams that came out, the first dimension.
+# `dx` is the product with the transposed mixture: now the sum runs over the streams that came out.
 @triton.jit
 def expand_backward_kernel(
     dy_ptr, x_ptr, out_ptr, res_ptr, post_ptr,  # (M, n, C), contiguous; as above
     dx_ptr, dout_ptr, dres_ptr, dpost_ptr,  # like them, all contiguous
-    C, n, stride_m, stride_i, stride_om, N: tl.constexpr, BLOCK_C: tl.constexpr,
+    C, stride_m, stride_i, stride_om, N: tl.constexpr, BLOCK_C: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
-    m, i = tl.program_id(0).to(tl.int64), tl.arange(0, N)
-    both = (i < n)[:, None] & (i < n)[None, :]
-    at_res = m * n * n + i[:, None] * n + i[None, :]
-    res = tl.load(res_ptr + at_res, mask=both, other=0.0)
-    post = tl.load(post_ptr + m * n + i, mask=i < n, other=0.0)
-    acc_res, acc_post = tl.zeros((N, N, BLOCK_C), tl.float32), tl.zeros((N, BLOCK_C), tl.float32)
+    m = tl.program_id(0).to(tl.int64)
+    acc_res, acc_post = zeros(N * N, BLOCK_C // FOLD), zeros(N, BLOCK_C // FOLD)
     for start in tl.range(0, C, BLOCK_C):
         offs_c = start + tl.arange(0, BLOCK_C)
-        mask = (i < n)[:, None] & (offs_c < C)[None, :]
-        at = m * n * C + i[:, None] * C + offs_c[None, :]
-        dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + m * stride_m + i[:, None] * stride_i + offs_c[None, :], mask=mask, other=0.0)
+        dys, xs, new_res, new_post = (), (), (), ()
+        for i in tl.static_range(N):
+            dy = tl.load(dy_ptr + m * N * C + i * C + offs_c, mask=offs_c < C, other=0.0)
+            x = tl.load(x_ptr + m * stride_m + i * stride_i + offs_c, mask=offs_c < C, other=0.0)
+            dys, xs = dys + (dy.to(tl.float32),), xs + (x.to(tl.float32),)
         out = tl.load(out_ptr + m * stride_om + offs_c, mask=offs_c < C, other=0.0).to(tl.float32)
-        # The first half of [[tag: HC-X]], and [[tag: HC-y]]
-        tl.store(dx_ptr + at, tl.sum(res[:, :, None] * dy[:, None, :], 0), mask=mask)
-        tl.store(dout_ptr + m * C + offs_c, tl.sum(post[:, None] * dy, 0), mask=offs_c < C)
-        acc_res += dy[:, None, :] * x.to(tl.float32)[None, :, :]
-        acc_post += dy * out[None, :]
+        dout = tl.zeros((BLOCK_C,), tl.float32)
+        for i in tl.static_range(N):
+            dout += tl.load(post_ptr + m * N + i) * dys[i]
+            new_post = new_post + (acc_post[i] + fold(dys[i] * out, FOLD),)
+            dx = tl.zeros((BLOCK_C,), tl.float32)
+            for j in tl.static_range(N):
+                dx += tl.load(res_ptr + m * N * N + j * N + i) * dys[j]
+                new_res = new_res + (acc_res[i * N + j] + fold(dys[i] * xs[j], FOLD),)
+            # The first half of [[tag: HC-X]]
+            tl.store(dx_ptr + m * N * C + i * C + offs_c, dx, mask=offs_c < C)
+        # [[tag: HC-y]]
+        tl.store(dout_ptr + m * C + offs_c, dout, mask=offs_c < C)
+        acc_res, acc_post = new_res, new_post
     # [[tag: HC-M]] and [[tag: HC-s]]
-    tl.store(dres_ptr + at_res, tl.sum(acc_res, 2), mask=both)
-    tl.store(dpost_ptr + m * n + i, tl.sum(acc_post, 1), mask=i < n)
+    for i in tl.static_range(N):
+        tl.store(dpost_ptr + m * N + i, tl.sum(acc_post[i], 0))
+        for j in tl.static_range(N):
+            tl.store(dres_ptr + m * N * N + i * N + j, tl.sum(acc_res[i * N + j], 0))
 
 
 # ## Launchers
@@ -160,12 +187,12 @@ def as_streams(x):
     return streams if streams.stride(2) == 1 or streams.shape[2] == 1 else streams.contiguous()
 
 
-# Channels of a block: as many as leave room for the products of all pairs of streams. 8192 are 64 for each of 128
-# threads.
+# A program is one warp, whose sums need no shared memory. A thread has twice eight channels of each stream, or where
+# there are many streams eight, or registers wouldn't hold them.
 def tile(n, C, BLOCK_C):
     checks.power_of_two(BLOCK_C=BLOCK_C)
-    N = power_of_2_up_to(MOST_STREAMS, n)
-    return dict(N=N, BLOCK_C=BLOCK_C or power_of_2_up_to(min(1024, 8192 // (N * N)), C))
+    BLOCK_C = BLOCK_C or power_of_2_up_to(512 if n <= 4 else 256, C)
+    return dict(N=n, BLOCK_C=BLOCK_C, FOLD=min(8, BLOCK_C), num_warps=1)
 
 
 @replayed
@@ -175,7 +202,7 @@ def collapse_forward(x, pre, *, BLOCK_C=None):
     if u.numel():
         streams, sizes = as_streams(x), tile(n, C, BLOCK_C)
         grid = (len(streams) * triton.cdiv(C, sizes["BLOCK_C"]),)
-        collapse_kernel[grid](streams, pre.contiguous(), u, C, n, *streams.stride()[:2], **sizes)
+        collapse_kernel[grid](streams, pre.contiguous(), u, C, *streams.stride()[:2], **sizes)
     return u
 
 
@@ -187,7 +214,7 @@ def collapse_backward(du, x, pre, *, BLOCK_C=None):
     if dpre.numel():
         streams, du = as_streams(x), as_rows(du)
         collapse_backward_kernel[(len(streams),)](
-            du, streams, pre.contiguous(), dx, dpre, C, n, row_stride(du, C), *streams.stride()[:2],
+            du, streams, pre.contiguous(), dx, dpre, C, row_stride(du, C), *streams.stride()[:2],
             **tile(n, C, BLOCK_C),
         )  # fmt: skip
     return dx, dpre
@@ -200,7 +227,7 @@ def expand_forward(x, out, res, post, *, BLOCK_C=None):
     if y.numel():
         streams, rows, sizes = as_streams(x), as_rows(out), tile(n, C, BLOCK_C)
         expand_kernel[(len(streams) * triton.cdiv(C, sizes["BLOCK_C"]),)](
-            streams, rows, res.contiguous(), post.contiguous(), y, C, n, *streams.stride()[:2], row_stride(rows, C),
+            streams, rows, res.contiguous(), post.contiguous(), y, C, *streams.stride()[:2], row_stride(rows, C),
             **sizes,
         )  # fmt: skip
     return y
@@ -214,7 +241,7 @@ def expand_backward(dy, x, out, res, post, *, BLOCK_C=None):
     if dpost.numel():
         streams, rows = as_streams(x), as_rows(out)
         expand_backward_kernel[(len(streams),)](
-            dy.contiguous(), streams, rows, res.contiguous(), post.contiguous(), dx, dout, dres, dpost, C, n,
+            dy.contiguous(), streams, rows, res.contiguous(), post.contiguous(), dx, dout, dres, dpost, C,
             *streams.stride()[:2], row_stride(rows, C), **tile(n, C, BLOCK_C),
         )  # fmt: skip
     return dx, dout, dres, dpost

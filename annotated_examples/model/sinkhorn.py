@@ -11,8 +11,8 @@ division spoils the sums of the other kind, but less each time.
 
 [[figure: streams/rounds]]
 
-Nothing is divided here: the logarithm of a quotient is a difference, and a kernel that stays in logarithms can't
-overflow. Of the columns it knows what to subtract, $c$, and of the rows $r$:
+A kernel that divides exponentials overflows where logits are large. In logarithms a quotient is a difference, and
+nothing can. Of the columns one knows what to subtract, $c$, and of the rows $r$:
 
 [[eq: HC-c]]
 
@@ -25,15 +25,18 @@ Going back, the gradient runs through all rounds in reverse. A limit would have 
 equations, and twenty rounds aren't at the limit if logits are large. What this computes is the gradient of the rounds
 that were made.
 
-New on this page: blocks of three dimensions, a kernel that keeps what each round of its loop began with, and lanes past
-the end that need no mask.
+But once rows add up to 1, nothing is large any more, and it may divide after all, which takes no exponential and no
+logarithm. So the kernel makes one round in logarithms, and the next fifteen by quotients.
 
-**What it costs.** Hardly any memory: 16 logits and 16 results a token, and for backward 20 times four numbers, 320
-bytes. But each of the 20 rounds takes two exponentials for each entry, and has to wait for the round before. For 8192
-tokens, forward takes [[bench: sinkhorn/8192x4x4/forward/ms]] on an H200 and backward
-[[bench: sinkhorn/8192x4x4/backward/ms]]. PyTorch launches kernels for each division and takes
-[[bench: sinkhorn/8192x4x4/forward/eager.ms]] and [[bench: sinkhorn/8192x4x4/backward/eager.ms]]; compiled it is
-[[bench: sinkhorn/8192x4x4/forward/torch.compile.ms]] and [[bench: sinkhorn/8192x4x4/backward/torch.compile.ms]].
+New on this page: blocks of three dimensions, a kernel that keeps what each round of its loop subtracts, loads that run
+ahead of a loop, and lanes past the end that need no mask.
+
+**What it costs.** Hardly any memory: 16 logits and 16 results a token, and for backward 20 times eight numbers, 640
+bytes. But a round has to wait for the round before, for two sums and two quotients. For 8192 tokens, forward takes
+[[bench: sinkhorn/8192x4x4/forward/ms]] on an H200 and backward [[bench: sinkhorn/8192x4x4/backward/ms]]. PyTorch
+launches kernels for each division and takes [[bench: sinkhorn/8192x4x4/forward/eager.ms]] and
+[[bench: sinkhorn/8192x4x4/backward/eager.ms]]; compiled it is [[bench: sinkhorn/8192x4x4/forward/torch.compile.ms]] and
+[[bench: sinkhorn/8192x4x4/backward/torch.compile.ms]].
 
 **Contract.** `logits` are (…, n, n) with n from 1 to 8, float32, float16 or bfloat16, with any strides. All arithmetic
 is float32, and so is the result. Entry [i, j] says how much of stream j goes *into* stream i. A single −∞ is an entry
@@ -104,6 +107,34 @@ def softmax_of_rows(z):
     return e / tl.sum(e, 2)[:, :, None]
 
 
+# ## Rounds that divide
+#
+# Say rows have just been divided by their sums. How small can the sum of a column be? Before that, each column added up
+# to one. No row's sum was larger than $n$ then, so no entry became less than an $n$-th of itself: the column's sum is
+# at least $1/n$, and at most $n$. The same holds of rows when columns have been divided. So after one round in
+# logarithms all sums are between $1/n$ and $n$, whatever the logits.
+#
+# From there on a round divides. The matrix that is left of the logits then, `k`, stays as it is. Each row has a factor
+# `a` and each column a factor `b`: all of them are new in each round, so what is rounded doesn't add up.
+#
+# After many rounds the factors would leave the range of floats, and so would a tiny entry that they should have brought
+# back. Therefore after `EVERY` rounds the factors go into $r$ and $c$, and a round in logarithms makes `k` anew. In 15
+# rounds an entry grows by $n^{30}$ at most, $10^{27}$ for eight streams. What was too small for a float, $10^{-38}$,
+# is still nothing beside a sum of $1/n$.
+EVERY = tl.constexpr(16)
+
+
+# Backward wants to know what each round subtracts.
+@triton.jit
+def keep_round(kept_ptr, t, r, c, m, M, n, N: tl.constexpr):
+    if kept_ptr is not None:
+        i = tl.arange(0, N)
+        at = (2 * tl.cast(t, tl.int64) * M + m)[:, None] * n + i[None, :]
+        mask = (m < M)[:, None] & (i < n)[None, :]
+        tl.store(kept_ptr + at, r, mask=mask)
+        tl.store(kept_ptr + at + tl.cast(M, tl.int64) * n, c, mask=mask)
+
+
 # ## Forward
 #
 # The example has three matrices of three streams, two in a program. The exponentials of the first one's logits are
@@ -117,7 +148,7 @@ def softmax_of_rows(z):
 def sinkhorn_kernel(
     logits_ptr,  # (M, n, n)
     h_ptr,  # (M, n, n) in float32, contiguous
-    rows_ptr,  # (iterations, M, n) in float32, or None
+    kept_ptr,  # (iterations, 2, M, n) in float32, or None
     M, n, stride_m, stride_i, stride_j, iterations, BLOCK_M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -127,18 +158,28 @@ def sinkhorn_kernel(
     logits_ptrs = logits_ptr + m[:, None, None] * stride_m + i[None, :, None] * stride_i + i[None, None, :] * stride_j
     z = tl.load(logits_ptrs, mask=inside, other=padding_of(BLOCK_M, N)).to(tl.float32)
 
-    c = tl.zeros((BLOCK_M, N), tl.float32)
     r = tl.zeros((BLOCK_M, N), tl.float32)
-    for t in tl.range(0, iterations):
-        # Backward wants to know where each round began. All $c$ follow from that, so they aren't kept.
-        if rows_ptr is not None:
-            rows_ptrs = rows_ptr + (tl.cast(t, tl.int64) * M + m)[:, None] * n + i[None, :]
-            tl.store(rows_ptrs, r, mask=(m < M)[:, None] & (i < n)[None, :])
+    c = tl.zeros((BLOCK_M, N), tl.float32)
+    for first in tl.range(0, iterations, EVERY):
         # [[tag: HC-c]]. The columns of the first matrix add up to 8, 4 and 4, whose logarithms are
-        # `pid=0, t=0: c[0] = [2.079, 1.386, 1.386, 0]`.
+        # `pid=0, first=0: c[0] = [2.079, 1.386, 1.386, 0]`.
+        before = r
         c = log_sum_exp_of_columns(z - r[:, :, None])
-        # [[tag: HC-r]]. Its rows add up to 1, 7/8 and 9/8 then: `pid=0, t=0: r[0] = [0, -0.1335, 0.1178, 0]`.
+        keep_round(kept_ptr, first, before, c, m, M, n, N)
+        # [[tag: HC-r]]. Its rows add up to 1, 7/8 and 9/8 then: `pid=0, first=0: r[0] = [0, -0.1335, 0.1178, 0]`.
         r = log_sum_exp_of_rows(z - c[:, None, :])
+
+        # From here on by quotients: `pid=0, first=0: k[0, 0] = [0.5, 0.25, 0.25, 0]`.
+        k = exp(z - r[:, :, None] - c[:, None, :])
+        a = tl.full((BLOCK_M, N), 1.0, tl.float32)
+        b = tl.full((BLOCK_M, N), 1.0, tl.float32)
+        for t in tl.range(first + 1, tl.minimum(first + EVERY, iterations)):
+            begin = r - tl.log(a)
+            b = 1.0 / tl.sum(k * a[:, :, None], 1)
+            keep_round(kept_ptr, t, begin, c - tl.log(b), m, M, n, N)
+            a = 1.0 / tl.sum(k * b[:, None, :], 2)
+        r -= tl.log(a)
+        c -= tl.log(b)
     # [[tag: HC-H]]. After two rounds: `pid=0: h[0, 0] = [0.5087, 0.2379, 0.2533, 0]`.
     h = softmax_of_rows(z - c[:, None, :])
     h_ptrs = h_ptr + m[:, None, None] * n * n + i[None, :, None] * n + i[None, None, :]
@@ -152,13 +193,15 @@ def sinkhorn_kernel(
 # entries of that row go down. So from each entry's gradient one takes its own share of what the whole row gets,
 # [[tag: HC-back]]. The shares are the numbers that came out of the division.
 #
-# A round was columns first, then rows, so on the way back rows come first. The $r$ it began with is loaded, the $c$ is
-# computed again. Without the saved $r$ a kernel would have to make all earlier rounds again for each round, which are
-# 190 for 20.
+# A round was columns first, then rows, so on the way back rows come first. What both subtracted is loaded. A kernel to
+# which forward had left nothing would have to make all earlier rounds again for each round, which are 190 for 20.
+#
+# These loads depend on nothing that the loop computes. `num_stages` has the compiler load for three rounds ahead, into
+# shared memory. Otherwise each round would begin by waiting for memory.
 @triton.jit
 def sinkhorn_backward_kernel(
     dh_ptr, logits_ptr,  # (M, n, n) contiguous, and (M, n, n)
-    h_ptr, rows_ptr,  # (M, n, n) and (iterations, M, n), as forward stored them
+    h_ptr, kept_ptr,  # (M, n, n) and (iterations, 2, M, n), as forward stored them
     dlogits_ptr,  # (M, n, n), contiguous
     M, n, stride_m, stride_i, stride_j, iterations, BLOCK_M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
@@ -172,32 +215,37 @@ def sinkhorn_backward_kernel(
     # entry of each matrix: `pid=0: d_start[0, 0] = [0.5087, 0, 0, 0]`.
     d_start = tl.load(dh_ptr + at, mask=inside, other=0.0) * tl.load(h_ptr + at, mask=inside, other=0.0)
     d = d_start
-    for passed in tl.range(0, iterations):
-        t = iterations - 1 - passed
-        rows_ptrs = rows_ptr + (tl.cast(t, tl.int64) * M + m)[:, None] * n + i[None, :]
-        r = tl.load(rows_ptrs, mask=(m < M)[:, None] & (i < n)[None, :], other=0.0)
-        c = log_sum_exp_of_columns(z - r[:, :, None])
+    # A round's rows subtract what the next round begins with. After the last one there is no next.
+    mask, one = (m < M)[:, None] & (i < n)[None, :], tl.cast(M, tl.int64) * n
+    at_rows = m[:, None] * n + i[None, :]
+    c = tl.load(kept_ptr + (2 * iterations - 1) * one + at_rows, mask=mask, other=0.0)
+    later = log_sum_exp_of_rows(z - c[:, None, :])
+    for passed in tl.range(0, iterations, num_stages=4):
+        kept_ptrs = kept_ptr + 2 * (iterations - 1 - passed) * one + at_rows
+        r = tl.load(kept_ptrs, mask=mask, other=0.0)
+        c = tl.load(kept_ptrs + one, mask=mask, other=0.0)
         # Back through the rows. In the last round the shares of a row are H itself:
         # `pid=0, passed=0: of_row[0, 0] = [0.5087, 0.2379, 0.2533, 0]`. The row gets 0.5087 in all, and of that the
         # first entry's share is taken away from it: `pid=0, passed=0: d[0, 0, 0] = 0.2499`, once columns have
-        of_row = softmax_of_rows(z - c[:, None, :])
+        of_row = exp(z - c[:, None, :] - later[:, :, None])
         d -= of_row * tl.sum(d, 2)[:, :, None]
         # had their turn, whose shares are what the rows began with.
         of_column = exp(z - r[:, :, None] - c[:, None, :])
         d -= of_column * tl.sum(d, 1)[:, None, :]
+        later = r
     # [[tag: HC-Z]]
     tl.store(dlogits_ptr + at, d, mask=inside)
 
 
 # ## Launchers
 #
-# A block has about 512 entries, four for each of 128 threads: a card has room for many such programs, and each waits
-# for its own rounds only. It has them for a single matrix, too. In a smaller block other lanes would hold a row, its
-# sum would have another order, and a token alone other bits than in a batch.
+# A program is one warp, with four entries for each of its threads: a card has room for many such programs, and each
+# waits for its own rounds only. It has them for a single matrix, too. In a smaller block other lanes would hold a row,
+# its sum would have another order, and a token alone other bits than in a batch.
 def tile(n, BLOCK_M):
     checks.power_of_two(BLOCK_M=BLOCK_M)
     N = power_of_2_up_to(MOST_STREAMS, n)
-    return dict(BLOCK_M=BLOCK_M or max(1, 512 // (N * N)), N=N)
+    return dict(BLOCK_M=BLOCK_M or 128 // (N * N), N=N, num_warps=1)
 
 
 # As (M, n, n): without a copy, if the strides allow that.
@@ -206,27 +254,27 @@ def as_matrices(x):
 
 
 @replayed
-def sinkhorn_forward(logits, iterations=20, *, keep_rows=False, BLOCK_M=None):
-    """`(h, rows)`: h is (…, n, n), and rows (iterations, matrices, n), what each round began with, or None."""
+def sinkhorn_forward(logits, iterations=20, *, keep=False, BLOCK_M=None):
+    """`(h, kept)`: h is (…, n, n), and kept (iterations, 2, matrices, n), each round's r and c, or None."""
     n = logits.shape[-1]
     M = logits.numel() // (n * n)
     h = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
-    rows = torch.empty(iterations, M, n, dtype=torch.float32, device=logits.device) if keep_rows else None
+    kept = torch.empty(iterations, 2, M, n, dtype=torch.float32, device=logits.device) if keep else None
     if M > 0:
         z, sizes = as_matrices(logits), tile(n, BLOCK_M)
-        sinkhorn_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](z, h, rows, M, n, *z.stride(), iterations, **sizes)
-    return h, rows
+        sinkhorn_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](z, h, kept, M, n, *z.stride(), iterations, **sizes)
+    return h, kept
 
 
 @replayed
-def sinkhorn_backward(dh, logits, h, rows, *, BLOCK_M=None):
+def sinkhorn_backward(dh, logits, h, kept, *, BLOCK_M=None):
     """The gradient of the logits, from the upstream gradient and what forward was given and returned."""
     dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    iterations, M, n = rows.shape
+    iterations, _, M, n = kept.shape
     if M > 0:
         z, sizes = as_matrices(logits), tile(n, BLOCK_M)
         sinkhorn_backward_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](
-            dh.contiguous(), z, h, rows, dlogits, M, n, *z.stride(), iterations, **sizes
+            dh.contiguous(), z, h, kept, dlogits, M, n, *z.stride(), iterations, **sizes
         )
     return dlogits
 
@@ -235,8 +283,8 @@ def sinkhorn_backward(dh, logits, h, rows, *, BLOCK_M=None):
 class Sinkhorn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, iterations):
-        h, rows = sinkhorn_forward(logits, iterations, keep_rows=True)
-        ctx.save_for_backward(logits, h, rows)
+        h, kept = sinkhorn_forward(logits, iterations, keep=True)
+        ctx.save_for_backward(logits, h, kept)
         return h
 
     @staticmethod
@@ -293,10 +341,10 @@ def EXAMPLE():
         [[1, 2, 3], [3, 1, 1], [1, 1, 1]],
     ]
     logits = torch.tensor(weights, device=device.DEVICE).log()
-    h, rows = sinkhorn_forward(logits, 2, keep_rows=True, BLOCK_M=2)
+    h, kept = sinkhorn_forward(logits, 2, keep=True, BLOCK_M=2)
     dh = torch.zeros_like(h)
     dh[:, 0, 0] = 1
-    sinkhorn_backward(dh, logits, h, rows, BLOCK_M=2)
+    sinkhorn_backward(dh, logits, h, kept, BLOCK_M=2)
 
 
 if __name__ == "__main__":

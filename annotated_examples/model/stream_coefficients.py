@@ -12,18 +12,16 @@ $n$ numbers of the product are for what is read, $n$ for what is written, and $n
 
 [[figure: streams/columns]]
 
-New on this page: a product with a few columns, whose kernel collects the sum of squares on the way; and a backward pass
-in which one load of a tile serves two products.
+New on this page: a product with a few columns, whose kernel collects the sum of squares on the way, on the tensor cores
+too; and a backward pass in which one load of a tile serves two products.
 
 **What it costs.** Reading the streams, which are large: 268 MB for 8192 tokens of 4 streams and 4096 channels in
 bfloat16. The product has 6.4 billion operations, 48 for each number of `x`: few beside the two bytes that it takes. The
 sum of squares needs no reading of its own. Backward reads `x` again and writes `dx`. On an H200 8192 tokens take
 [[bench: stream_coefficients/8192x4x4096/forward/ms]], and backward
 [[bench: stream_coefficients/8192x4x4096/backward/ms]]; what `torch.compile` makes of the formula takes
-[[bench: stream_coefficients/8192x4x4096/backward/torch.compile.ms]] backward.
-
-**Where it falls behind.** Forward, compiled PyTorch takes
-[[bench: stream_coefficients/8192x4x4096/forward/torch.compile.ms]]. Why hasn't been looked into.
+[[bench: stream_coefficients/8192x4x4096/forward/torch.compile.ms]] and
+[[bench: stream_coefficients/8192x4x4096/backward/torch.compile.ms]].
 
 **Contract.** `x` is (…, n, C), float32, float16 or bfloat16, with n from 1 to 8, and any strides. Factors of products
 have the dtype of `x`, and sums are float32, as are all coefficients. Nobody adds to what another program adds to, so
@@ -65,6 +63,15 @@ def stream_coefficients_reference(x, phi, alpha, bias, *, iterations=20, eps=1e-
 # The product has $2n + n^2$ columns, 24 for four streams, in this order: first those of what is read, then of what is
 # written, then of the mixture, row by row. `phi` is stored with a row for each of these columns. A tile of it is loaded
 # with the columns where they belong, so nothing has to be transposed.
+#
+# Where do the squares come from? In a product of the tile with itself, $x x^T$, they are the diagonal. That computes 64
+# sums for each one that is wanted, and is nearly free: tensor cores multiply while the next tiles come from memory. For
+# float32 there are no such cores, unless factors are rounded, and each number is squared by itself.
+#
+# Why not always? On Hopper a product reads its tiles from shared memory *while* the program goes on, and a new tile may
+# not be written there before it has. Triton reckons with that for tiles that only products use. Up to 3.9 at least, it
+# gives one that is also loaded into registers a place less: then the tile that comes next overwrites what a product
+# still reads. With 64 rows a program and two programs an SM, one sum in many was off by hundredths here.
 @triton.jit
 def coefficients_kernel(
     x_ptr, phi_ptr,  # (M, K), rows stride_xm apart; (columns, K), contiguous
@@ -72,13 +79,13 @@ def coefficients_kernel(
     pre_ptr, post_ptr, logits_ptr,  # (M, n), (M, n), (M, n, n), all float32
     mix_ptr, rstd_ptr,  # (M, columns), (M,), float32, for backward; or None
     M, K, n, stride_xm, eps: tl.constexpr, INPUT_PRECISION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, DIAGONAL: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     column = tl.arange(0, BLOCK_N)
     columns = 2 * n + n * n
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    squares = tl.zeros((BLOCK_M, BLOCK_K), tl.float32)
+    squares = tl.zeros((BLOCK_M, BLOCK_M if DIAGONAL else BLOCK_K), tl.float32)
     for start in tl.range(0, K, BLOCK_K):
         offs_k = start + tl.arange(0, BLOCK_K)
         mask_x = (token < M)[:, None] & (offs_k < K)[None, :]
@@ -86,8 +93,12 @@ def coefficients_kernel(
         mask_phi = (offs_k < K)[:, None] & (column < columns)[None, :]
         phi_ptrs = phi_ptr + column[None, :].to(tl.int64) * K + offs_k[:, None]
         acc = multiply_add(x, tl.load(phi_ptrs, mask=mask_phi, other=0.0), acc, INPUT_PRECISION)
-        wide = x.to(tl.float32)
-        squares += wide * wide
+        if DIAGONAL:
+            squares = multiply_add(x, tl.trans(x), squares, INPUT_PRECISION)
+        else:
+            squares += x * x
+    if DIAGONAL:
+        squares = tl.where(token[:, None] == token[None, :], squares, 0.0)
     # [[tag: HC-rstd]] and [[tag: HC-mix]]. The example's first token has the streams (2, 0) and (0, 2), so its mean
     # square is 2: `pid=0: rstd = [0.7071, 1.0000]`. The first row of `phi` picks the token's first number, which is 2:
     # `pid=0: mix[0, 0] = 1.414`.
@@ -200,14 +211,24 @@ def coefficients_backward_kernel(
 # over channels, one over columns and one over tokens, and `tl.dot` wants 16 at least where it sums.
 def product_tile(n, BLOCK_M, BLOCK_K):
     checks.power_of_two(BLOCK_M=BLOCK_M, BLOCK_K=BLOCK_K)
-    return dict(
-        INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M, BLOCK_N=max(16, power_of_2_up_to(128, 2 * n + n * n)),
-        BLOCK_K=BLOCK_K,
-    )  # fmt: skip
+    return dict(INPUT_PRECISION=input_precision(), BLOCK_M=BLOCK_M, BLOCK_N=columns_of(n), BLOCK_K=BLOCK_K)
+
+
+def columns_of(n):
+    return max(16, power_of_2_up_to(128, 2 * n + n * n))
+
+
+# Forward, 64 tokens are as many rows as Hopper's products have at least; fewer would take half of the tensor cores. As
+# much of them is loaded as three stages of 24 KiB hold.
+def forward_tile(x, n, BLOCK_M, BLOCK_K):
+    diagonal = x.element_size() == 2
+    if BLOCK_M is None:
+        BLOCK_M, BLOCK_K = (64, 128 if columns_of(n) <= 32 else 64) if diagonal else (16, 64)
+    return dict(DIAGONAL=diagonal, num_warps=4 if n < 7 else 8, **product_tile(n, BLOCK_M, BLOCK_K))
 
 
 @replayed
-def coefficients_forward(x, phi, alpha, bias, eps=1e-6, *, keep=False, BLOCK_M=16, BLOCK_K=64):
+def coefficients_forward(x, phi, alpha, bias, eps=1e-6, *, keep=False, BLOCK_M=None, BLOCK_K=None):
     """`(pre, post, logits, mix, rstd)`; the last two are None unless backward will want them."""
     *lead, n, _ = x.shape
     new = lambda *shape: torch.empty(*shape, dtype=torch.float32, device=x.device)  # noqa: E731
@@ -215,11 +236,11 @@ def coefficients_forward(x, phi, alpha, bias, eps=1e-6, *, keep=False, BLOCK_M=1
     M = pre.numel() // n
     mix, rstd = (new(M, len(bias)), new(M)) if keep else (None, None)
     if M > 0:
-        rows = as_rows(x.flatten(-2))
+        rows, sizes = as_rows(x.flatten(-2)), forward_tile(x, n, BLOCK_M, BLOCK_K)
         K = rows.shape[1]
-        coefficients_kernel[(triton.cdiv(M, BLOCK_M),)](
+        coefficients_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](
             rows, phi.contiguous(), alpha.contiguous(), bias.contiguous(), pre, post, logits, mix, rstd, M, K, n,
-            row_stride(rows, K), eps, **product_tile(n, BLOCK_M, BLOCK_K),
+            row_stride(rows, K), eps, **sizes,
         )  # fmt: skip
     return pre, post, logits, mix, rstd
 
