@@ -16,8 +16,8 @@ The coefficients $v$, $s$ and $M$ depend on the token. [A later lesson](stream_c
 streams, and $M$ is doubly stochastic, [by Sinkhorn's rounds](sinkhorn.py). That is what *manifold-constrained* stands
 for.
 
-New on this page: sums over channels beside sums over streams in one backward pass, and a mistake that no sum of rows or
-columns shows, a matrix in the place of its transpose. A test needs a mixture that isn't symmetric.
+New on this page: rows in a tuple, sums over channels beside sums over streams in one backward pass, and a mistake that
+no sum of rows or columns shows, a matrix in the place of its transpose. A test needs a mixture that isn't symmetric.
 
 **What it costs.** Streams are large and everything else is small: with 8192 tokens of 4 streams and 4096 channels in
 bfloat16, `x` has 268 MB. Collapsing reads it, expanding reads it and writes the new one: 0.94 GB with what the layer

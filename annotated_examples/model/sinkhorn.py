@@ -28,10 +28,10 @@ that were made.
 But once rows add up to 1, nothing is large any more, and it may divide after all, which takes no exponential and no
 logarithm. So the kernel makes one round in logarithms, and the next fifteen by quotients.
 
-New on this page: blocks of three dimensions, a kernel that keeps what each round of its loop subtracts, loads that run
+New on this page: blocks of three dimensions, a kernel that keeps what each round of its loop began with, loads that run
 ahead of a loop, and lanes past the end that need no mask.
 
-**What it costs.** Hardly any memory: 16 logits and 16 results a token, and for backward 20 times eight numbers, 640
+**What it costs.** Hardly any memory: 16 logits and 16 results a token, and for backward 20 times four numbers, 320
 bytes. But a round has to wait for the round before, for two sums and two quotients. For 8192 tokens, forward takes
 [[bench: sinkhorn/8192x4x4/forward/ms]] on an H200 and backward [[bench: sinkhorn/8192x4x4/backward/ms]]. PyTorch
 launches kernels for each division and takes [[bench: sinkhorn/8192x4x4/forward/eager.ms]] and
@@ -115,7 +115,9 @@ def softmax_of_rows(z):
 # logarithms all sums are between $1/n$ and $n$, whatever the logits.
 #
 # From there on a round divides. The matrix that is left of the logits then, `k`, stays as it is. Each row has a factor
-# `a` and each column a factor `b`: all of them are new in each round, so what is rounded doesn't add up.
+# `a` and each column a factor `b`: all of them are new in each round, so what is rounded doesn't add up. A factor grows
+# by $n$ in a round at most. (Logits of 10¹⁰ lie a thousand apart, and rounding may leave nothing at all of a column. It
+# counts as $2^{-48}$ then, less than any sum before its factor, since 16 rounds of eight streams make no more.)
 #
 # After many rounds the factors would leave the range of floats, and so would a tiny entry that they should have brought
 # back. Therefore after `EVERY` rounds the factors go into $r$ and $c$, and a round in logarithms makes `k` anew. In 15
@@ -124,15 +126,18 @@ def softmax_of_rows(z):
 EVERY = tl.constexpr(16)
 
 
-# Backward wants to know what each round subtracts.
 @triton.jit
-def keep_round(kept_ptr, t, r, c, m, M, n, N: tl.constexpr):
-    if kept_ptr is not None:
+def factors(sums):
+    return 1.0 / tl.where(sums < 2.0**-48, 2.0**-48, sums)
+
+
+# Backward wants to know where each round began. All $c$ follow from that, so they aren't kept.
+@triton.jit
+def keep_rows_of(t, r, rows_ptr, m, M, n, N: tl.constexpr):
+    if rows_ptr is not None:
         i = tl.arange(0, N)
-        at = (2 * tl.cast(t, tl.int64) * M + m)[:, None] * n + i[None, :]
-        mask = (m < M)[:, None] & (i < n)[None, :]
-        tl.store(kept_ptr + at, r, mask=mask)
-        tl.store(kept_ptr + at + tl.cast(M, tl.int64) * n, c, mask=mask)
+        rows_ptrs = rows_ptr + (tl.cast(t, tl.int64) * M + m)[:, None] * n + i[None, :]
+        tl.store(rows_ptrs, r, mask=(m < M)[:, None] & (i < n)[None, :])
 
 
 # ## Forward
@@ -148,7 +153,7 @@ def keep_round(kept_ptr, t, r, c, m, M, n, N: tl.constexpr):
 def sinkhorn_kernel(
     logits_ptr,  # (M, n, n)
     h_ptr,  # (M, n, n) in float32, contiguous
-    kept_ptr,  # (iterations, 2, M, n) in float32, or None
+    rows_ptr,  # (iterations, M, n) in float32, or None
     M, n, stride_m, stride_i, stride_j, iterations, BLOCK_M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -161,23 +166,21 @@ def sinkhorn_kernel(
     r = tl.zeros((BLOCK_M, N), tl.float32)
     c = tl.zeros((BLOCK_M, N), tl.float32)
     for first in tl.range(0, iterations, EVERY):
+        keep_rows_of(first, r, rows_ptr, m, M, n, N)
         # [[tag: HC-c]]. The columns of the first matrix add up to 8, 4 and 4, whose logarithms are
         # `pid=0, first=0: c[0] = [2.079, 1.386, 1.386, 0]`.
-        before = r
         c = log_sum_exp_of_columns(z - r[:, :, None])
-        keep_round(kept_ptr, first, before, c, m, M, n, N)
         # [[tag: HC-r]]. Its rows add up to 1, 7/8 and 9/8 then: `pid=0, first=0: r[0] = [0, -0.1335, 0.1178, 0]`.
         r = log_sum_exp_of_rows(z - c[:, None, :])
 
         # From here on by quotients: `pid=0, first=0: k[0, 0] = [0.5, 0.25, 0.25, 0]`.
-        k = exp(z - r[:, :, None] - c[:, None, :])
+        k = exp(z - c[:, None, :] - r[:, :, None])
         a = tl.full((BLOCK_M, N), 1.0, tl.float32)
         b = tl.full((BLOCK_M, N), 1.0, tl.float32)
         for t in tl.range(first + 1, tl.minimum(first + EVERY, iterations)):
-            begin = r - tl.log(a)
-            b = 1.0 / tl.sum(k * a[:, :, None], 1)
-            keep_round(kept_ptr, t, begin, c - tl.log(b), m, M, n, N)
-            a = 1.0 / tl.sum(k * b[:, None, :], 2)
+            keep_rows_of(t, r - tl.log(a), rows_ptr, m, M, n, N)
+            b = factors(tl.sum(k * a[:, :, None], 1))
+            a = factors(tl.sum(k * b[:, None, :], 2))
         r -= tl.log(a)
         c -= tl.log(b)
     # [[tag: HC-H]]. After two rounds: `pid=0: h[0, 0] = [0.5087, 0.2379, 0.2533, 0]`.
@@ -193,15 +196,16 @@ def sinkhorn_kernel(
 # entries of that row go down. So from each entry's gradient one takes its own share of what the whole row gets,
 # [[tag: HC-back]]. The shares are the numbers that came out of the division.
 #
-# A round was columns first, then rows, so on the way back rows come first. What both subtracted is loaded. A kernel to
-# which forward had left nothing would have to make all earlier rounds again for each round, which are 190 for 20.
+# A round was columns first, then rows, so on the way back rows come first. The $r$ it began with is loaded, the $c$ is
+# computed again. Without the saved $r$ a kernel would have to make all earlier rounds again for each round, which are
+# 190 for 20.
 #
-# These loads depend on nothing that the loop computes. `num_stages` has the compiler load for three rounds ahead, into
-# shared memory. Otherwise each round would begin by waiting for memory.
+# What is loaded depends on nothing that the loop computes. `num_stages` has the compiler load it some rounds ahead,
+# into shared memory. Otherwise each round would begin by waiting for memory.
 @triton.jit
 def sinkhorn_backward_kernel(
     dh_ptr, logits_ptr,  # (M, n, n) contiguous, and (M, n, n)
-    h_ptr, kept_ptr,  # (M, n, n) and (iterations, 2, M, n), as forward stored them
+    h_ptr, rows_ptr,  # (M, n, n) and (iterations, M, n), as forward stored them
     dlogits_ptr,  # (M, n, n), contiguous
     M, n, stride_m, stride_i, stride_j, iterations, BLOCK_M: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
@@ -215,24 +219,19 @@ def sinkhorn_backward_kernel(
     # entry of each matrix: `pid=0: d_start[0, 0] = [0.5087, 0, 0, 0]`.
     d_start = tl.load(dh_ptr + at, mask=inside, other=0.0) * tl.load(h_ptr + at, mask=inside, other=0.0)
     d = d_start
-    # A round's rows subtract what the next round begins with. After the last one there is no next.
-    mask, one = (m < M)[:, None] & (i < n)[None, :], tl.cast(M, tl.int64) * n
-    at_rows = m[:, None] * n + i[None, :]
-    c = tl.load(kept_ptr + (2 * iterations - 1) * one + at_rows, mask=mask, other=0.0)
-    later = log_sum_exp_of_rows(z - c[:, None, :])
     for passed in tl.range(0, iterations, num_stages=4):
-        kept_ptrs = kept_ptr + 2 * (iterations - 1 - passed) * one + at_rows
-        r = tl.load(kept_ptrs, mask=mask, other=0.0)
-        c = tl.load(kept_ptrs + one, mask=mask, other=0.0)
+        t = iterations - 1 - passed
+        rows_ptrs = rows_ptr + (tl.cast(t, tl.int64) * M + m)[:, None] * n + i[None, :]
+        r = tl.load(rows_ptrs, mask=(m < M)[:, None] & (i < n)[None, :], other=0.0)
+        c = log_sum_exp_of_columns(z - r[:, :, None])
         # Back through the rows. In the last round the shares of a row are H itself:
         # `pid=0, passed=0: of_row[0, 0] = [0.5087, 0.2379, 0.2533, 0]`. The row gets 0.5087 in all, and of that the
         # first entry's share is taken away from it: `pid=0, passed=0: d[0, 0, 0] = 0.2499`, once columns have
-        of_row = exp(z - c[:, None, :] - later[:, :, None])
+        of_row = softmax_of_rows(z - c[:, None, :])
         d -= of_row * tl.sum(d, 2)[:, :, None]
         # had their turn, whose shares are what the rows began with.
         of_column = exp(z - r[:, :, None] - c[:, None, :])
         d -= of_column * tl.sum(d, 1)[:, None, :]
-        later = r
     # [[tag: HC-Z]]
     tl.store(dlogits_ptr + at, d, mask=inside)
 
@@ -254,27 +253,27 @@ def as_matrices(x):
 
 
 @replayed
-def sinkhorn_forward(logits, iterations=20, *, keep=False, BLOCK_M=None):
-    """`(h, kept)`: h is (…, n, n), and kept (iterations, 2, matrices, n), each round's r and c, or None."""
+def sinkhorn_forward(logits, iterations=20, *, keep_rows=False, BLOCK_M=None):
+    """`(h, rows)`: h is (…, n, n), and rows (iterations, matrices, n), what each round began with, or None."""
     n = logits.shape[-1]
     M = logits.numel() // (n * n)
     h = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
-    kept = torch.empty(iterations, 2, M, n, dtype=torch.float32, device=logits.device) if keep else None
+    rows = torch.empty(iterations, M, n, dtype=torch.float32, device=logits.device) if keep_rows else None
     if M > 0:
         z, sizes = as_matrices(logits), tile(n, BLOCK_M)
-        sinkhorn_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](z, h, kept, M, n, *z.stride(), iterations, **sizes)
-    return h, kept
+        sinkhorn_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](z, h, rows, M, n, *z.stride(), iterations, **sizes)
+    return h, rows
 
 
 @replayed
-def sinkhorn_backward(dh, logits, h, kept, *, BLOCK_M=None):
+def sinkhorn_backward(dh, logits, h, rows, *, BLOCK_M=None):
     """The gradient of the logits, from the upstream gradient and what forward was given and returned."""
     dlogits = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    iterations, _, M, n = kept.shape
+    iterations, M, n = rows.shape
     if M > 0:
         z, sizes = as_matrices(logits), tile(n, BLOCK_M)
         sinkhorn_backward_kernel[(triton.cdiv(M, sizes["BLOCK_M"]),)](
-            dh.contiguous(), z, h, kept, dlogits, M, n, *z.stride(), iterations, **sizes
+            dh.contiguous(), z, h, rows, dlogits, M, n, *z.stride(), iterations, **sizes
         )
     return dlogits
 
@@ -283,8 +282,8 @@ def sinkhorn_backward(dh, logits, h, kept, *, BLOCK_M=None):
 class Sinkhorn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, iterations):
-        h, kept = sinkhorn_forward(logits, iterations, keep=True)
-        ctx.save_for_backward(logits, h, kept)
+        h, rows = sinkhorn_forward(logits, iterations, keep_rows=True)
+        ctx.save_for_backward(logits, h, rows)
         return h
 
     @staticmethod
@@ -341,10 +340,10 @@ def EXAMPLE():
         [[1, 2, 3], [3, 1, 1], [1, 1, 1]],
     ]
     logits = torch.tensor(weights, device=device.DEVICE).log()
-    h, kept = sinkhorn_forward(logits, 2, keep=True, BLOCK_M=2)
+    h, rows = sinkhorn_forward(logits, 2, keep_rows=True, BLOCK_M=2)
     dh = torch.zeros_like(h)
     dh[:, 0, 0] = 1
-    sinkhorn_backward(dh, logits, h, kept, BLOCK_M=2)
+    sinkhorn_backward(dh, logits, h, rows, BLOCK_M=2)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,8 @@ def stream_coefficients_reference(x, phi, alpha, bias, *, iterations=20, eps=1e-
 # Why not always? On Hopper a product reads its tiles from shared memory *while* the program goes on, and a new tile may
 # not be written there before it has. Triton reckons with that for tiles that only products use. Up to 3.9 at least, it
 # gives one that is also loaded into registers a place less: then the tile that comes next overwrites what a product
-# still reads. With 64 rows a program and two programs an SM, one sum in many was off by hundredths here.
+# still reads. A kernel like this one, with 64 rows a program and two programs an SM, had sums that were off by
+# hundredths.
 @triton.jit
 def coefficients_kernel(
     x_ptr, phi_ptr,  # (M, K), rows stride_xm apart; (columns, K), contiguous
@@ -218,13 +219,15 @@ def columns_of(n):
     return max(16, power_of_2_up_to(128, 2 * n + n * n))
 
 
-# Forward, 64 tokens are as many rows as Hopper's products have at least; fewer would take half of the tensor cores. As
-# much of them is loaded as three stages of 24 KiB hold.
+# Forward, 64 tokens are as many rows as Hopper's products have at least; with fewer, older instructions multiply. The
+# tiles of a stage have 24 KiB at most, so that four fit into the shared memory of smaller cards, too.
 def forward_tile(x, n, BLOCK_M, BLOCK_K):
     diagonal = x.element_size() == 2
     if BLOCK_M is None:
         BLOCK_M, BLOCK_K = (64, 128 if columns_of(n) <= 32 else 64) if diagonal else (16, 64)
-    return dict(DIAGONAL=diagonal, num_warps=4 if n < 7 else 8, **product_tile(n, BLOCK_M, BLOCK_K))
+    return dict(
+        DIAGONAL=diagonal, num_stages=4, num_warps=8 if diagonal and n > 6 else 4, **product_tile(n, BLOCK_M, BLOCK_K)
+    )
 
 
 @replayed
