@@ -55,7 +55,8 @@ key, and another row of the projection for each gate.
 weighted sum of them, adds to each another share of what it makes of that, and mixes them. At the start it reads a
 quarter of each, all shares are 1, and the mixture keeps each stream nearly as it is. So the model begins as the one
 with a single stream, and learns to use four. A layer reads four times as many bytes of them, and does one more product,
-a thin one of 24 columns.
+a thin one of 24 columns. A step takes [[bench: capstone_options/streams/step]], and
+[[bench: capstone_options/streams/memory]] in place of [[bench: capstone_options/dense/memory]].
 """
 
 from academy.runtime import checks, script  # missing? Run make in the clone, then .venv/bin/python

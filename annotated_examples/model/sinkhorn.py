@@ -116,8 +116,8 @@ def softmax_of_rows(z):
 #
 # From there on a round divides. The matrix that is left of the logits then, `k`, stays as it is. Each row has a factor
 # `a` and each column a factor `b`: all of them are new in each round, so what is rounded doesn't add up. A factor grows
-# by $n$ in a round at most. (Logits of 10¹⁰ lie a thousand apart, and rounding may leave nothing at all of a column. It
-# counts as $2^{-48}$ then, less than any sum before its factor, since 16 rounds of eight streams make no more.)
+# by $n$ in a round at most. (Logits of 10¹⁰ lie a thousand apart, and where they are rounded so much the bound needn't
+# hold. So no sum counts as less than $2^{-48}$, which is less than 16 rounds of eight streams can make of one.)
 #
 # After many rounds the factors would leave the range of floats, and so would a tiny entry that they should have brought
 # back. Therefore after `EVERY` rounds the factors go into $r$ and $c$, and a round in logarithms makes `k` anew. In 15

@@ -132,7 +132,7 @@ OF_ROUNDS = [
     (no_small_number_inside, Mutant("quotients instead of logarithms", "largest = tl.max(z, 1)\n", "largest = tl.max(z, 1) * 0.0\n")),
     (entries_that_come_back, Mutant("no round in logarithms but the first", "EVERY = tl.constexpr(16)", "EVERY = tl.constexpr(1000)")),
     (gradient_of_the_rounds, Mutant("a round's rows without their factors", "keep_rows_of(t, r - tl.log(a),", "keep_rows_of(t, r,")),
-    (logits_a_thousand_apart, Mutant("a column of which rounding leaves nothing", "tl.where(sums < 2.0**-48, 2.0**-48, sums)", "sums")),
+    (logits_a_thousand_apart, Mutant("what is left of logits, rounded in another order", "k = exp(z - c[:, None, :] - r[:, :, None])", "k = exp(z - r[:, :, None] - c[:, None, :])")),
     (gradient_of_the_rounds, Mutant("trap 4: rounds that don't move", "rows_ptr + (tl.cast(t, tl.int64) * M + m)[:, None] * n + i[None, :]\n        r = tl.load", "rows_ptr + ((iterations - 1) * M + m)[:, None] * n + i[None, :]\n        r = tl.load")),
     (gradient_of_the_rounds, Mutant("no share of a row is taken", "d -= of_row * tl.sum(d, 2)[:, :, None]", "d -= of_row * 0.0")),
     (gradient_of_the_rounds, Mutant("no share of a column is taken", "d -= of_column * tl.sum(d, 1)[:, None, :]", "d -= of_column * 0.0")),
