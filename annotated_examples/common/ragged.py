@@ -3,8 +3,8 @@ r"""
 
 Since Hopper the TMA unit copies whole tiles by itself, see [the fast product](../fast/matmul.py). It reads zeros
 outside of a matrix, and writes nothing there. But the rows of an expert end in the middle of a matrix, and the next
-expert's follow. Where does a tile have to stop? Only the offsets say, in the GPU's memory, and a descriptor is made by
-Python before the launch.
+expert's follow. Where does a tile have to stop? Only the offsets say, in the GPU's memory, and these descriptors are
+made by Python before the launch.
 
 What the fast versions of the lessons on experts share stands here: a descriptor that stops at any row, which a kernel
 names when it copies, and a table of all tiles.

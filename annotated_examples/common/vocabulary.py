@@ -2,7 +2,7 @@ r"""
 # A vocabulary in pieces
 
 The logits of a language model's last layer are the product of hidden states `x` (…, hidden) and `weight` (vocab,
-hidden), and they take more memory than everything else. A loss over them can do with a piece of the vocabulary at a
+hidden), and by far the largest tensor of a training step. A loss over them can do with a piece of the vocabulary at a
 time: some rows of `weight`, and so some columns of the logits. This is what such losses share: the products, the
 gradients that are made or summed piece by piece, and the checks of these arguments.
 """
