@@ -71,7 +71,7 @@ def default_tiles(rows, rank, dtype, index):
     narrow, room = rank <= 128, device.shared_memory(index)
     if dtype == torch.float32 or not narrow and room < 2**17:
         return 16, 16, 4, 1
-    # Two stages of 64 wide keys beside 64 queries take 221 KB: a Hopper card has them, and waits less with them.
+    # Two stages of 64 wide keys beside 64 queries take 216 KB: a Hopper card has them, and waits less with them.
     many = narrow or BLOCK_M == 64 and room >= 227 * 2**10
     return BLOCK_M, 64 if many else 32, 4 if narrow or BLOCK_M < 64 else 8, 2
 
