@@ -31,6 +31,10 @@ bytes each. On an H200 1024 queries score 32768 keys in [[bench: indexer:codes/1
 [[bench: indexer:codes/1024x32768x64/forward/eager.ms]], compiled
 [[bench: indexer:codes/1024x32768x64/forward/torch.compile.ms]].
 
+**Where it falls behind.** That limit is of products of codes, and the kernel makes [products of float16](#codes), which
+take twice as long. And they don't overlap with what follows: after a product each thread has 64 scores of heads, with
+about five instructions for each, before its program begins the next one.
+
 **Contract.** `q` is (M, H, D) and `k` is (S, D), both float32, float16, bfloat16 or `float8_e4m3fn`; `weights` is (M,
 H) in float32 and may be negative; `k_scale`, if given, (S,) in float32. H and D are 1 to 128. Any strides. Query i
 scores the keys from `start[i]` to before `end[i]`, and everything else is −∞, not 0, which would beat negative scores.

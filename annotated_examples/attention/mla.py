@@ -27,7 +27,10 @@ sequence of 4096 tokens with 128 heads takes [[bench: mla/1x128x4096x128x64x128/
 [[bench: mla/1x128x4096x128x64x128/forward/cuDNN (SDPA).ms]] and
 [[bench: mla/1x128x4096x128x64x128/backward/cuDNN (SDPA).ms]]. FlashAttention-2 needs values that are padded with zeros,
 and takes [[bench: mla/1x128x4096x128x64x128/forward/flash-2 (SDPA), v padded.ms]] and
-[[bench: mla/1x128x4096x128x64x128/backward/flash-2 (SDPA), v padded.ms]].
+[[bench: mla/1x128x4096x128x64x128/backward/flash-2 (SDPA), v padded.ms]]. Forward, the products and exponentials of a
+program take turns; [below Triton](../gluon/flash_attention.py) they could overlap. Backward, the kernel for the keys
+has sums of 320 numbers for each of its 64 keys, and as Triton 3.7 compiles it, each thread spills about 300 bytes. With
+32 keys nothing is spilled, but such tiles are too small for Hopper's quickest products.
 
 **Contract.** `q_nope` and `k_nope` are (B, H, T, D) and (B, H, S, D), `q_pe` is (B, H, T, E), **`k_pe` is (B, S, E)**,
 without heads, `v` is (B, H, S, V). float32, float16 or bfloat16, any strides: `k_nope` and `v` may be the two halves of
