@@ -22,6 +22,7 @@ from tests.kernels import chunk_cases, harness
 from tests.kernels.chunk_cases import Operation, results, upstreams
 from tests.kernels.harness import Mutant, randn
 from tests.kernels.references import recurrence_by_steps
+from tests.kernels.test_kda import earlier_outputs_keep_their_bits
 
 BF16 = torch.bfloat16
 #: Of the error, where the recurrence in float64 is the measure.
@@ -84,6 +85,8 @@ KDA_MUTANTS = [
     Mutant("not summed over the group", ".sum(2)) for", "[:, :, 0]) for"),
     Mutant("the next sequence's rows aren't cleared", "start_t, length, PACKED, BLOCK_T", "start_t, length, False, BLOCK_T", count=2),
     (lambda module: of(module).right(of(module).tensors(T=20, D=72)), Mutant("beta gets its values once for each block of channels", "if block == 0:", "if block >= 0:")),
+    (earlier_outputs_keep_their_bits, Mutant("trap 2: factors from the chunk's middle", "load_block(sums_head, last,", "load_block(sums_head, 0 * last + 32,")),
+    (lambda module: strong_gates(module, STRONG["of −20"]), Mutant("trap 1: factors from the chunk's middle, backward", "load_block(matrix, last,", "load_block(matrix, 0 * last + 32,")),
 ]  # fmt: skip
 OF_PARTS = [
     Mutant("what came before is lost", "round_to_tf32(state), own, input", "round_to_tf32(0.0 * state), own, input"),
@@ -173,6 +176,29 @@ def test_lengths_around_a_chunk(operation, T):
 @pytest.mark.parametrize("at", [0, 63, 64])
 def test_a_reset(operation, at):
     reset(operation, at)
+
+
+STRONG = {
+    "from −5 to 0": lambda g: g.uniform_(-5.0, 0.0),
+    "of −20": lambda g: g.fill_(-20.0),
+    "0 and −90": lambda g: g.copy_(torch.where(torch.rand_like(g) > 0.7, -90.0, 0.0)),
+}
+
+
+def strong_gates(module, gates):
+    """Traps 1, 3 and 4 of Kimi delta attention, which test_kda.py lists. A factor above 1 would be infinite."""
+    inputs = of(module).tensors(B=2, T=70, Hk=2, H=4)
+    gates(inputs["g"])
+    of(module).close_to_steps(inputs, most=torch.finfo(BF16).eps)
+
+
+@pytest.mark.parametrize("gates", STRONG.values(), ids=STRONG.keys())
+def test_strong_gates_of_channels(gates):
+    strong_gates(kda, gates)
+
+
+def test_earlier_outputs_keep_their_bits():
+    earlier_outputs_keep_their_bits(kda)
 
 
 @pytest.mark.parametrize("given", [("o",), ("state",)], ids=str)
