@@ -1,36 +1,23 @@
 """Latent attention: what a cache holds, two orders of one product, a tile of latents that is used twice."""
 
-from draw import Axes, Panel, Picture, picture, short
+from draw import Axes, Control, Panel, Picture, picture, short
+from moving import moving
 
 #: DeepSeek's attention: the parts of a key, a value, a latent, and bytes of a number.
 KEY, ROTATED, VALUE, LATENT, BYTES = 128, 64, 128, 512, 2
 HEADS = 128
 
 
-def bytes_of_heads(heads):
-    """What a token takes in the cache if so many heads have keys and values of their own."""
-    return heads * (KEY + ROTATED + VALUE) * BYTES
-
-
 @picture
 def cache():
-    latent = (LATENT + ROTATED) * BYTES
-    rows = [(f"{heads} head{'s' * (heads > 1)}", bytes_of_heads(heads)) for heads in (HEADS, 8, 1)] + [
-        ("a latent", latent)
-    ]
-    panel = Panel(46 + 52 * len(rows), "Bytes of a token in the cache")
-    for place, (name, size) in enumerate(rows):
-        y = 34 + 52 * place
-        panel.text(0, y + 12, name)
-        panel.text(356, y + 12, f"{size:,} bytes", "", "end")
-        panel.box(0, y + 18, 356 * size / rows[0][1], 16, "g" if name == "a latent" else "a")
-    words = ", ".join(f"{name}: {size:,} bytes" for name, size in rows)
-    return Picture(
-        f"Keys and values of {HEADS} heads, of 8 that groups of heads share, of a single one, and a latent with the rotated part, in "
-        f"bfloat16. A latent is as large as {latent / bytes_of_heads(1):.1f} heads, and serves all {HEADS}.",
-        f"Four bars. {words}. A latent of {LATENT} and a rotated part of {ROTATED} numbers take "
-        f"{rows[0][1] / latent:.0f} times less than {HEADS} heads.",
-        [panel],
+    return moving(
+        "latent",
+        "From how many heads on is a latent smaller?",
+        "Drag the heads: one for all, one for each group of heads, or one for each head.",
+        f"Of each head a key of {KEY + ROTATED} numbers and a value of {VALUE}; or a latent of {LATENT} and a rotated part of "
+        f"{ROTATED} numbers. All in bfloat16.",
+        (Control("heads", "heads of keys and values", 8, stops=tuple(2**n for n in range(8))),),
+        dict(key=KEY + ROTATED, value=VALUE, latent=LATENT + ROTATED, bytes=BYTES, most=HEADS),
     )
 
 

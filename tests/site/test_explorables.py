@@ -163,6 +163,14 @@ def test_lists_are_those_that_the_lesson_selects(k, run):
     assert kv.grad[:, 0].tolist() == pytest.approx([len(each) for each in found["queries"]])
 
 
+def test_heads_and_a_latent_take_what_the_tensors_take(run):
+    facts = pictures.found(ROOT, "latent/cache")["facts"]
+    bf16 = functools.partial(torch.empty, dtype=torch.bfloat16)
+    for heads in (1, 8, 128):
+        kept = bf16(heads, facts["key"]).nbytes + bf16(heads, facts["value"]).nbytes
+        assert run("latent", facts, heads=heads)["model"] == dict(kept=kept, latent=bf16(512 + 64).nbytes)
+
+
 def test_a_row_is_rotated_as_the_lesson_rotates_it(run):
     from annotated_examples.attention.quantized_cache import append_
     from annotated_examples.common.codes import rotation
