@@ -32,8 +32,10 @@ each other's waits. We counted on three quarters of the time forward for it, and
 
 On an H200, beside flash-linear-attention: eight texts of 4096 tokens, with 16 heads of 128, take
 [[bench: kda/8x4096x16x128/forward/ms]] and [[bench: kda/8x4096x16x128/forward/fla.ms]] forward,
-[[bench: kda:backward/8x4096x16x128/backward/ms]] and [[bench: kda:backward/8x4096x16x128/backward/fla.ms]] backward. The
-lesson takes [[bench: kda/8x4096x16x128/forward/lesson.ms]] and [[bench: kda:backward/8x4096x16x128/backward/lesson.ms]].
+[[bench: kda:backward/8x4096x16x128/backward/ms]] and
+[[bench: kda:backward/8x4096x16x128/backward/fla.ms]] backward. The lesson takes
+[[bench: kda/8x4096x16x128/forward/lesson.ms]] and
+[[bench: kda:backward/8x4096x16x128/backward/lesson.ms]].
 One text of 16384 tokens, which is cut into parts, takes [[bench: kda/1x16384x16x128/forward/ms]] and
 [[bench: kda/1x16384x16x128/forward/fla.ms]] forward.
 
