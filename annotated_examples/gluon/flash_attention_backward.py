@@ -277,9 +277,8 @@ def hide(s, first_key, first_query, S, CAUSAL: gl.constexpr):
 #
 # A group of four warps, `W`, has 64 of the 128 keys and computes S = K Qᵀ, a row for each key: what the formulas call
 # S, transposed. **dV** and **dK** are then sums of P dO and dS Q, with P and dS as left factors, and a left factor may
-# stay in registers. All other factors are in shared memory. A product is waited for as late as possible. While dP =
-# V dOᵀ is being computed, S becomes P; beside dV goes the arithmetic of dS, and dQ is stored while dK is still being
-# computed.
+# stay in registers. All others are in shared memory. A product is waited for as late as possible. While dP = V dOᵀ is
+# being computed, S becomes P; beside dV goes the arithmetic of dS, and dQ is stored while dK is being computed.
 #
 # **dQ**, dSᵀ K, is a sum over all 128 keys, so it needs dS of both groups. Each stores its own in shared memory,
 # arrives at `ds_full`, and waits for the other. Then each computes half of the columns of dQ, from all keys. There are

@@ -176,7 +176,7 @@ HIDDEN = {
         fast/cross_entropy fast/token_logprobs moe/router model/sinkhorn common/logits
         distributed/vocab_parallel_cross_entropy""",
     "a result of 16 bits": "fast/causal_conv1d common/exponential common/halves",
-    "an argument that is a whole number, or a sum beside 16 bits": "common/chunks",
+    "an argument that is a whole number, or a sum beside 16 bits": "common/chunks fast/kda",
     "an argument that is a rounded square, in PyTorch too": "classics/geglu",
     "a step on the way, kept as it was measured": "ladders/softmax ladders/cross_entropy",
 }
