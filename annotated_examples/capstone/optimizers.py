@@ -17,14 +17,14 @@ operations, and our optimizers in Triton's interpreter: with attention, with
 
 [[training: capstone_optimizers]]
 
-Of each pair one line hides the other. How far they are apart needs another scale:
+Mostly one line of a pair hides the other. How far they are apart needs another scale:
 
 [[figure: training/apart]]
 
-**AdamW: rounding, and what becomes of it.** For some fifty steps both losses have the same digits, but for the last.
+**AdamW: rounding, and what becomes of it.** For some forty steps both losses have the same digits, but for the last.
 Then they come apart. Both optimizers are right, and both round, only not at the same places. Is that enough? PyTorch's
 AdamW was run once more, from weights that are each one float higher, a change of a ten millionth. These two runs come
-apart at the same time, as far or farther. So training magnifies a rounding error, whoever makes it. A step
+apart at about the same time, and by about as much. So training magnifies a rounding error, whoever makes it. A step
 divides a gradient by its own size, so where one is nearly zero, rounding may turn its sign around, and a weight moves
 up in one model and down in the other. Over the last 20 steps the losses of both optimizers differ by
 [[bench: capstone_optimizers/attention: adamw/apart]], with gates by
@@ -37,11 +37,11 @@ up in one model and down in the other. Over the last 20 steps the losses of both
 
 **Muon: sixteen bits from the first step on.** Both compute five rounds in bfloat16, which has two or three digits.
 PyTorch's rounds the update to that before it takes its norm, and divides by a rounded norm; ours [takes the
-norm](../common/frobenius.py) in float64 and rounds once. So the very first updates of a matrix differ by a tenth of
-their size and more. That looks worse than it is. Each round multiplies a small singular value by 3.4, all five nearly
-500 times, and what rounding has left beside it as well. But in a direction in which the gradient is that small, a step
-hardly changes the loss. Over the last 20 steps the losses differ by
-[[bench: capstone_optimizers/attention: muon/apart]], with gates by
+norm](../common/frobenius.py) in float64, divides, and only then rounds to that. So the very first updates of a matrix
+differ by some hundredths of their size, those of small ones by up to a fifth. That looks worse than it is. Each round
+multiplies a small singular value by 3.4, five of them by nearly 500, and a rounding error of its size, too. But in a
+direction in which the gradient is that small, a step hardly changes the loss. Over the last 20 steps the losses differ
+by [[bench: capstone_optimizers/attention: muon/apart]], with gates by
 [[bench: capstone_optimizers/kda: muon/apart]], and with streams by
 [[bench: capstone_optimizers/streams: muon/apart]].
 
@@ -101,9 +101,10 @@ OPTIONS = ("adamw", "muon", "muon_parts")
 # So the matrices are listed. Experts have three dimensions. They stay with AdamW, since PyTorch's Muon takes two.
 #
 # **One weight, several matrices.** The weights of queries, keys and values are one parameter, because one product is
-# faster than three. Taken as one matrix, its step would make all of its rows orthogonal to each other, those of
-# different heads, and queries to keys. Each head is a matrix of its own, and so are the halves of a gated unit, and
-# what makes a head's keys and values of latents. The table says how many of them lie below each other in a weight.
+# faster than three. Taken as one matrix, all of its singular values would be made alike together, so a head's step
+# would depend on the other heads' gradients, and that of queries on keys. Each head is a matrix of its own, and so are
+# the halves of a gated unit, and what makes a head's keys and values of latents. The table says how many of them lie
+# below each other in a weight.
 MATRICES = {
     "qkv": lambda c: c.heads + 2 * c.key_heads,
     "project": lambda c: 1,
@@ -133,7 +134,7 @@ def groups(model, by_parts):
 
 # ## Two optimizers as one
 #
-# `match_rms_adamw` makes a step of Muon as large as one of AdamW, so both have the same learning rate.
+# `match_rms_adamw` makes a step of Muon as large as those of AdamW mostly are, so both have the same learning rate.
 class Several:
     def __init__(self, *optimizers):
         self.optimizers = optimizers

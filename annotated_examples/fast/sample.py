@@ -4,8 +4,8 @@ r"""
 The functions of [the lesson](../sampling/sample.py), with its references, its contract and the same tokens for the same
 seed. (Top-p adds up probabilities in another order. Where `p` of them is reached within a rounding error, it may keep a
 token more or less.) What is slow about it? One program has a row. It reads the row several times, one block after the
-other, and each time it waits. Where there are rows for all SMs, that is the fastest way. For one row, 131 of 132 SMs
-have nothing to do.
+other, and each time it waits. With filters, and rows for all SMs, that is the fastest way. For one row, 131 of 132
+SMs have nothing to do.
 
 Here a row is shared by many programs, one for each block of 2048 logits. They have to agree on the threshold,
 [[tag: SA-k]] and [[tag: SA-p]], which is found digit by digit. So each digit is a launch of its own: a program weighs
@@ -26,13 +26,14 @@ With top-p alone one row of 151936 logits takes [[bench: sample/ladder/over prog
 [[bench: sample/ladder/over programs/all_ms]], [[bench: sample/ladder/lesson/all_ms]],
 [[bench: sample/ladder/PyTorch/all_ms]] and [[bench: sample/ladder/torch.compile/all_ms]].
 
-**What it costs.** As the lesson, a row is read from memory once. A draw is 3 launches without filters, 11 with top-k or
-top-p, 19 with both. Each takes four or five microseconds. The numbers in between are 64 bytes for each block.
+**What it costs.** A row is read from memory once, if the rows that are drawn from together fit into the L2 cache; else
+each launch reads them again. A draw is 3 launches without filters, 11 with top-k or top-p, 19 with both. Each takes
+four or five microseconds. The numbers in between are 64 bytes for each block.
 
 **Where it falls behind.** A draw with both filters from one row of 151936 logits keeps the GPU busy for
-[[bench: sample/ladder/over programs/both_ms]], but its 19 launches keep the host busy for longer: with host time
-included, a call takes about as long as the lesson's. More than two rows of that length with both filters, and more than
-16 with one, go the lesson's way and gain nothing.
+[[bench: sample/ladder/over programs/both_ms]], but a host that is slow, or busy otherwise, may need longer for its 19
+launches. More than two rows of that length with both filters, and more than 16 with one, go the lesson's way and gain
+nothing.
 
 **Contract.** The lesson's. Short rows, and with filters more than a few, go the lesson's way.
 """
