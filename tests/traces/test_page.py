@@ -57,7 +57,7 @@ def numbers_of(entry):
 
 
 def test_data_says_what_the_recording_says(kernel):
-    path, recording = kernel
+    path, _ = kernel
     _, script, place = page.run(store.shorten(path))
     name, data = re.fullmatch(r'academyRun\("([\w.]+)",(.*)\)', script, re.S).groups()
     assert place == f"data/{name}.js" and store.name(path) == f"annotated_examples.{name}"
